@@ -16,12 +16,13 @@ func (a *API) actionRoutes() {
 	a.mux.HandleFunc("GET /v1/job/{id}/action", a.runAction)
 }
 
-// jobActions lists the actions of a job, in the order of its file.
+// jobActions answers with the actions of a job, in the order of its file.
 func (a *API) jobActions(_ *state.View, _ *http.Request, _ query, job *fleet.Job) (any, fleet.Index, error) {
 	return api.ActionsOf(job), job.ModifyIndex, nil
 }
 
-// runAction runs an action of a job over a websocket, as exec runs a command.
+// runAction serves a websocket over which it runs an action of a job in one of the job's allocations, as execInTask
+// does with a command. A bad request is an HTTP error.
 func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
 	req, err := websocketRequest(r, syncproto.RequestAction, "skerry action")
 	if req.Action = r.URL.Query().Get("action"); err == nil && req.Action == "" {
@@ -35,8 +36,9 @@ func (a *API) runAction(w http.ResponseWriter, r *http.Request) {
 	a.serveWebsocket(w, r, func() (allocRequest, error) { return a.actionIn(r, req) })
 }
 
-// actionIn finds the allocation in which an action is to run: the one that is named, or
-// one of those that run.
+// actionIn finds the allocation in which the action of req is to run: the allocation that the request names, or else
+// one that runs the action's task. It returns req with the allocation and task filled in, and fails if the node is
+// unreachable.
 func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, error) {
 	if _, err := parseQuery(r); err != nil {
 		return allocRequest{}, err
@@ -62,22 +64,23 @@ func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, er
 	if al.Job == nil {
 		return allocRequest{}, fleet.Errorf(fleet.CodeInternal, "run an action: the state has no job for allocation %s", fleet.Short(al.ID))
 	}
-	// What runs there may be an older version of the job, and is the one that counts.
+	// The allocation may run an older version of the job, whose action counts.
 	action, err := api.FindAction(al.JobID, api.ActionsOf(al.Job), al.TaskGroup, want.task, want.name)
 	if err != nil {
 		return allocRequest{}, err
 	}
 	req.Alloc, req.Task = al.ID, action.TaskName
-	return allocRequest{al, req}, checkAllocReachable(v, al, "run an action beside", req.Task)
+	return allocRequest{al, req}, checkAllocReachable(v, al, "run an action in", req.Task)
 }
 
-// wantedAction is an action of a job; group and task may be "".
+// wantedAction names an action of a job. An empty group or task means any.
 type wantedAction struct {
 	job               *fleet.Job
 	group, task, name string
 }
 
-// findNamedAlloc returns the allocation that is named, where it is one of the job's.
+// findNamedAlloc returns the allocation with an id. It fails if the allocation does not exist or belongs to another
+// job or group than the action.
 func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) {
 	al, ok := v.Alloc(id)
 	switch {
@@ -91,8 +94,8 @@ func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Al
 	return al, nil
 }
 
-// findRunningAlloc returns an allocation that runs the action's task, within reach where one is:
-// the newest version first, then by id.
+// findRunningAlloc returns an allocation that runs the action's task. It prefers reachable nodes, then newer
+// versions of the job, then lower ids. It fails if no allocation runs the task.
 func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
 	action, err := api.FindAction(w.job.ID, api.ActionsOf(w.job), w.group, w.task, w.name)
 	if err != nil {
@@ -121,8 +124,8 @@ func (w wantedAction) findRunningAlloc(v *state.View) (*fleet.Alloc, error) {
 	}), nil
 }
 
-// taskIn is the task of an action, in the version of the job that an allocation runs; nil
-// where it is not one of its tasks.
+// taskIn returns the task of an action from the version of the job that an allocation runs; nil: that version does
+// not have the task, or the allocation is of another group.
 func taskIn(al *fleet.Alloc, action api.JobAction) *fleet.Task {
 	if g := al.Group(); g != nil && g.Name == action.TaskGroupName {
 		return g.Task(action.TaskName)

@@ -19,6 +19,7 @@ func (a *API) allocRoutes() {
 	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
 }
 
+// allocStub returns what lists show of an allocation, without its resources.
 func allocStub(al *fleet.Alloc) api.AllocStub {
 	stub := api.AllocStub{
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
@@ -37,8 +38,8 @@ func allocStub(al *fleet.Alloc) api.AllocStub {
 	return stub
 }
 
-// allocStubs makes what a list shows of an allocation: its resources and the states of its
-// tasks as the parameters say.
+// allocStubs returns the function that makes list items of allocations. The request's parameters resources and
+// task_states say whether an item has the resources and the states of the tasks.
 func allocStubs(r *http.Request) (func(*fleet.Alloc) api.AllocStub, error) {
 	resources, err := queryFlag(r, "resources", false)
 	if err != nil {
@@ -57,7 +58,7 @@ func allocStubs(r *http.Request) (func(*fleet.Alloc) api.AllocStub, error) {
 	}, err
 }
 
-// pageAllocs is page for allocations.
+// pageAllocs is page for allocations, which allocStubs makes items of.
 func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.Alloc) string) (pageOfItems, error) {
 	show, err := allocStubs(r)
 	if err != nil {
@@ -66,17 +67,17 @@ func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.A
 	return page(r, items, key, show)
 }
 
-// listAllocs lists allocations, the oldest first; those that begin with a prefix by id.
+// listAllocs lists the allocations of a namespace from the oldest to the newest; with a prefix of the id, by id.
 func (a *API) listAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(al *fleet.Alloc) string { return ageKey(q, al.CreateIndex, string(al.ID)) }
 	answer, err := pageAllocs(r, v.Allocs(q.namespace, q.prefix), key)
 	return answer, v.TableIndex("allocs"), err
 }
 
-// allocKey orders allocations of one thing by id.
+// allocKey is the order key of lists that are ordered by allocation id.
 func allocKey(al *fleet.Alloc) string { return string(al.ID) }
 
-// needAlloc returns the allocation that a request names.
+// needAlloc returns the allocation whose id is in the request's path. CodeNotFound: the state does not have it.
 func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
 	id := fleet.AllocID(r.PathValue("id"))
 	al, ok := v.Alloc(id)
@@ -86,12 +87,13 @@ func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
 	return al, nil
 }
 
+// readAlloc answers with the whole allocation.
 func (a *API) readAlloc(_ *state.View, _ *http.Request, _ query, al *fleet.Alloc) (any, fleet.Index, error) {
 	return al, al.ModifyIndex, nil
 }
 
-// freshAlloc returns the allocation that a request names, and the state that has it, when
-// this hub has caught up: something is to be done with it.
+// freshAlloc waits until this hub has caught up with the leader, and returns a view and the allocation whose id is
+// in the request's path. Requests that change an allocation use it.
 func (a *API) freshAlloc(r *http.Request) (*state.View, *fleet.Alloc, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, nil, err
@@ -101,7 +103,8 @@ func (a *API) freshAlloc(r *http.Request) (*state.View, *fleet.Alloc, error) {
 	return v, al, err
 }
 
-// stopAlloc stops an allocation; its job gets another one in its place.
+// stopAlloc stops an allocation and creates an evaluation of its job, which replaces it. With no_shutdown_delay=true
+// tasks stop without their shutdown_delay; with reschedule=true it is replaced even if it fails before it stops.
 func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	without, err := noDelay(r)
 	if err != nil {
@@ -122,15 +125,16 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 	})
 }
 
-// noDelay reads whether the shutdown_delay is left out.
+// noDelay reads the parameter no_shutdown_delay: true means that tasks stop without their shutdown_delay.
 func noDelay(r *http.Request) (bool, error) { return queryFlag(r, "no_shutdown_delay", false) }
 
+// allocHistory answers with the allocation's timeline of what hubs and its edge recorded.
 func (a *API) allocHistory(v *state.View, _ *http.Request, _ query, al *fleet.Alloc) (any, fleet.Index, error) {
 	return api.HistoryAnswer{Alloc: allocStub(al), Entries: timeline.Order(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
 }
 
-// taskOf picks the task whose output is asked for: the named one, or the only
-// one of the group.
+// taskOf returns the task with the name, or for "" the only task of the allocation's group. It fails if there is no
+// such task, or several for "". If the state lacks the allocation's job, it returns name unchecked.
 func taskOf(al *fleet.Alloc, name string) (string, error) {
 	g := al.Group()
 	if g == nil {

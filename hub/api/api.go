@@ -27,45 +27,45 @@ import (
 	"skerry/syncproto"
 )
 
-// Bounds of a request.
+// Bounds of requests.
 const (
-	// MaxBody is the largest request body taken, in bytes.
+	// MaxBody is the largest request body that is accepted, in bytes.
 	MaxBody = 4 << 20
-	// DefaultWait and MaxWait bound a blocking query.
+	// DefaultWait is how long a blocking query waits that names no time, MaxWait the longest wait.
 	DefaultWait = 5 * time.Minute
 	MaxWait     = 10 * time.Minute
 )
 
-// Cluster is what the API asks about the hubs and their agreement.
+// Cluster gives the API access to the hubs, to Raft and to gossip.
 type Cluster interface {
 	state.Applier // through the leader
-	// CatchUp returns when this hub's state holds everything that was committed
-	// before the call, as the leader knows it.
+	// CatchUp waits until this hub's state holds everything that was committed before the call. It asks the leader
+	// for that index, and fails without a leader.
 	CatchUp(ctx context.Context) error
-	// Leader is who leads, as this hub knows it.
+	// Leader returns the leader that this hub knows; false: it knows none.
 	Leader() (fleet.HubID, bool)
-	// Members are the hubs that gossip knows, this one included.
+	// Members lists the hubs that gossip knows, also failed ones, and this hub.
 	Members() []Member
-	// Peers are the hubs of the newest Raft configuration that this one knows, and
-	// how far its own log goes.
+	// Peers returns the hubs of the newest Raft configuration that this hub knows, and the index of its last log
+	// entry.
 	Peers() ([]state.HubPeer, fleet.Index, error)
-	// RemovePeer puts a hub out of the Raft configuration and of those that edges dial.
+	// RemovePeer removes a hub from the Raft configuration and from the addresses that edges dial.
 	RemovePeer(ctx context.Context, hub fleet.HubID) error
-	// TransferLead has another hub lead: that one, or with none whichever is furthest.
+	// TransferLead hands the leadership to a hub; "": to the one with the newest log.
 	TransferLead(ctx context.Context, hub fleet.HubID) error
-	// Standing asks a hub how far it is.
+	// Standing asks a hub for its Raft term and its last log index. It fails if the hub does not answer in time.
 	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
-	// Restore replaces the state by a snapshot of size bytes with the SHA-256 sum, on
-	// all hubs, and returns the entry that did it. What was checked before (see
-	// state.View.TryRestore) is checked again when it is applied.
+	// Restore replaces the state of all hubs by a snapshot of size bytes with the SHA-256 digest sum, and returns
+	// the index of the log entry that did so. Applying that entry repeats the checks of state.View.TryRestore.
 	Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error)
-	// LastContact is when the leader last heard of each node, since it leads.
+	// LastContact asks the leader when it last heard of each node. Nodes that it has not heard of since it leads are
+	// left out.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
-	// Self describes this hub: its configuration and figures, for people.
+	// Self describes this hub with its configuration and statistics.
 	Self() Self
 }
 
-// Member is one hub as gossip sees it.
+// Member is one hub as gossip knows it.
 type Member struct {
 	ID     fleet.HubID
 	Addr   string // host of its gossip address
@@ -74,7 +74,7 @@ type Member struct {
 	Status string // "alive", "failed" or "left"
 }
 
-// Self is this hub.
+// Self describes the hub that answers.
 type Self struct {
 	ID     fleet.HubID
 	Region string
@@ -83,46 +83,46 @@ type Self struct {
 	Stats  map[string]map[string]string
 }
 
-// Edges reaches into edges over their own connections.
+// Edges sends requests to edges over the sessions that they have with any hub.
 type Edges interface {
-	// Logs opens a task's output, or what else a request asks of an allocation. The
-	// node's link has to be up.
+	// Logs sends a request to the node's edge and returns the answer as a stream: log text, file content or JSON. It
+	// fails if the node has no session. The caller closes the stream.
 	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
-	// Talk is Logs for a request whose edge goes on listening.
+	// Talk is Logs for requests (commands, actions) whose caller also writes to the edge.
 	Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error)
 }
 
-// Jobs parses job files and tries jobs out.
+// Jobs parses job files and computes what jobs and deployments would lead to.
 type Jobs interface {
 	// Parse reads an HCL or JSON job file; vars is the content of a variables file.
 	Parse(src, vars string) (*fleet.Job, error)
-	// DryRun is what the scheduler would do if job were registered now.
+	// DryRun returns what the scheduler would do if the job were registered now. It changes nothing.
 	DryRun(ctx context.Context, job *fleet.Job) (DryRun, error)
-	// Outlook says what becomes of a deployment; nil where it is over or paused.
+	// Outlook predicts how a deployment ends if no further allocation becomes healthy; nil: it is over or paused.
 	Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook
 }
 
-// Events follows what happens in the cluster.
+// Events serves the event stream.
 type Events interface {
-	// Open reads what a client asks for: topics, a namespace, and the first entry (0: the oldest
-	// that is kept). The stream begins behind the entry after. It writes one line at a time, until
-	// ctx ends or a line cannot be written.
+	// Open checks a client's request: topics, namespace, and the first log entry (0: the oldest that is kept). It
+	// returns the index after which the stream begins, and the function that writes the stream: one line for each
+	// entry, until ctx ends or a write fails.
 	Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
 }
 
-// DryRun is what registering a job would lead to.
+// DryRun says what registering a job would lead to.
 type DryRun struct {
 	Groups map[string]fleet.DesiredUpdates
 	Failed map[string]*fleet.AllocMetric // by group, where there is no node for some
-	// Reasons is one line a decision.
+	// Reasons explains the decisions, one line each.
 	Reasons []string
-	// Created are the evaluations that would wait for a time, or for capacity.
+	// Created are the evaluations that would be left: those that wait for a time or for capacity.
 	Created []*fleet.Evaluation
 }
 
-// Garbage is what nobody needs any more.
+// Garbage removes ended objects from the state.
 type Garbage interface {
-	// Force removes all that is over, however new it is.
+	// Force removes all ended jobs, evaluations, allocations, deployments and nodes now, whatever their age.
 	Force(ctx context.Context) error
 }
 
@@ -140,23 +140,23 @@ type Config struct {
 	Now     func() time.Time
 	NewID   func() string
 	Logs    *logtap.Monitor // what this hub logs goes through it; nil: nothing is heard
-	// EdgeHealth says what is wrong with the edge in this process; nil where there is none.
+	// EdgeHealth returns why the edge in this process is unhealthy, or nil; a nil function: there is no edge.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone
-	// Hosts are names and addresses (a port is not looked at) that requests may be for,
-	// beside loopback and the address that a connection came in on.
+	// Hosts are the names and addresses that a request's Host may have, besides loopback and the address that the
+	// connection came in on. Ports are not compared.
 	Hosts []string
 	Log   *slog.Logger
 }
 
-// API answers requests.
+// API is the http.Handler of /v1.
 type API struct {
 	cfg   Config
 	hosts []string // Config.Hosts as hostName has them
 	mux   *http.ServeMux
 }
 
-// New returns the API over cfg.
+// New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.
 func New(cfg Config) (*API, error) {
 	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil || cfg.Events == nil {
 		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs, Garbage and Events are required")
@@ -184,8 +184,8 @@ func New(cfg Config) (*API, error) {
 	return a, nil
 }
 
-// ServeHTTP answers one request, unless a web page of somebody else may have made it.
-// What is for another region is not passed on, and never done here instead.
+// ServeHTTP serves one request. It refuses requests that a foreign web page may have sent (checkBrowser), and
+// requests for another region: a hub does not forward them.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err := a.checkBrowser(r); err != nil {
 		a.writeError(w, err)
@@ -200,6 +200,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
+// registerRoutes adds the handlers of all endpoints to the router.
 func (a *API) registerRoutes() {
 	a.jobRoutes()
 	a.nodeRoutes()
@@ -232,7 +233,7 @@ func (a *API) registerRoutes() {
 	}
 }
 
-// onLoopback serves h to clients on this machine alone.
+// onLoopback returns h for clients on this machine, and an error for all others.
 func (a *API) onLoopback(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if from, err := netip.ParseAddrPort(r.RemoteAddr); err != nil || !from.Addr().Unmap().IsLoopback() {

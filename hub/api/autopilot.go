@@ -10,31 +10,32 @@ import (
 	"skerry/fleet"
 )
 
-// autopilotRules are the same in every cluster: they cannot be changed.
+// autopilotRules is the autopilot configuration that every cluster answers with. It cannot be changed.
 var autopilotRules = api.AutopilotConfig{
 	LastContactThreshold: HubAnswerTimeout.String(), ServerStabilizationTime: "0s", MaxTrailingLogs: maxTrailing, DisableUpgradeMigration: true,
 }
 
-// whyFixed says why a rule cannot be changed.
+// whyFixed has for each field of the autopilot configuration the reason why it cannot be changed.
 var whyFixed = map[string]string{
 	"CleanupDeadServers":      "a hub that is away may come back; skerry operator raft remove-peer removes one that is gone for good",
-	"LastContactThreshold":    "that is how long a hub is waited for when it is asked how far it is",
-	"MaxTrailingLogs":         "a hub that is further behind is shown as not healthy, and nothing follows from that",
-	"MinQuorum":               "it bounds the removal of dead servers, and no hub is removed by itself",
+	"LastContactThreshold":    "it is how long a hub may take to answer a health check",
+	"MaxTrailingLogs":         "a hub that is further behind is shown as not healthy, which has no other effect",
+	"MinQuorum":               "it limits the removal of dead servers, and hubs are never removed automatically",
 	"ServerStabilizationTime": "a hub votes as soon as it has joined",
-	"EnableRedundancyZones":   "it is of Nomad Enterprise",
-	"DisableUpgradeMigration": "migrating at an upgrade is of Nomad Enterprise",
-	"EnableCustomUpgrades":    "it is of Nomad Enterprise",
+	"EnableRedundancyZones":   "it is a feature of Nomad Enterprise",
+	"DisableUpgradeMigration": "migration at an upgrade is a feature of Nomad Enterprise",
+	"EnableCustomUpgrades":    "it is a feature of Nomad Enterprise",
 	"CreateIndex":             "it is stored nowhere",
 	"ModifyIndex":             "it is stored nowhere",
 }
 
+// autopilotConfiguration answers with the fixed configuration.
 func (a *API) autopilotConfiguration(*http.Request) (any, fleet.Index, error) {
 	return autopilotRules, a.cfg.State.View().Index(), nil
 }
 
-// storeAutopilot accepts a configuration that changes nothing. It refuses any other, and says of
-// each rule why it cannot be changed.
+// storeAutopilot answers true to a configuration that equals the fixed one, and refuses any other with the reason
+// for each field. Nothing is stored.
 func (a *API) storeAutopilot(r *http.Request) (answer any, index fleet.Index, err error) {
 	asked := autopilotRules
 	if err := a.decodeBody(r, &asked); err != nil {

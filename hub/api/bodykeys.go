@@ -14,9 +14,9 @@ import (
 	"skerry/fleet"
 )
 
-// ignoredKeys are the keys of request bodies that Nomad's clients send and that change
-// nothing here, with the reason. Every other key that no endpoint knows is refused, unless it
-// says nothing (null, false, 0, "", [], {}).
+// ignoredKeys are the keys of request bodies that Nomad's clients send and that have no effect here, with the
+// reason. A body with any other unknown key is refused, unless the key's value is empty (null, false, 0, "", [],
+// {}).
 var ignoredKeys = map[string]string{
 	"Region":         "the parameter region says it, and checkScope compares them",
 	"Namespace":      "the parameter namespace says it, and checkScope compares them",
@@ -50,7 +50,7 @@ const (
 	maxNamedAt = 200
 )
 
-// bodyKeys is what the keys of a body say, beside what is decoded into its type.
+// bodyKeys has the keys of a request body that its Go type has no fields for.
 type bodyKeys struct {
 	dec               *json.Decoder
 	fields            map[reflect.Type]map[string]reflect.Type // as jsonFields has them
@@ -59,7 +59,8 @@ type bodyKeys struct {
 	unnamed           int                                      // unknown keys beyond maxNamed
 }
 
-// readBodyKeys reads the keys of a body that encoding/json has decoded into v.
+// readBodyKeys collects the keys of the JSON body b that the type of v has no fields for. encoding/json has decoded
+// b into v before.
 func readBodyKeys(b []byte, v any) (*bodyKeys, error) {
 	k := &bodyKeys{dec: json.NewDecoder(bytes.NewReader(b)), fields: map[reflect.Type]map[string]reflect.Type{}}
 	if err := k.readValue(reflect.TypeOf(v), ""); err != nil {
@@ -68,8 +69,8 @@ func readBodyKeys(b []byte, v any) (*bodyKeys, error) {
 	return k, nil
 }
 
-// readValue reads the next value, which encoding/json has decoded into t. It reads a key that is
-// there twice twice: encoding/json decodes both, one over the other.
+// readValue reads the next value of the body, which encoding/json has decoded into t; path is its place in error
+// texts. It also reads both values of a key that is there twice, since encoding/json decodes both.
 func (k *bodyKeys) readValue(t reflect.Type, path string) error {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -99,7 +100,8 @@ func (k *bodyKeys) readValue(t reflect.Type, path string) error {
 	return err
 }
 
-// readMember reads the next key of an object and its value.
+// readMember reads the next key of an object and its value. It notes a key that t has no field for, unless it is one
+// of ignoredKeys or its value is empty.
 func (k *bodyKeys) readMember(t reflect.Type, path string) error {
 	token, err := k.dec.Token()
 	if err != nil {
@@ -130,6 +132,7 @@ func (k *bodyKeys) readMember(t reflect.Type, path string) error {
 	return nil
 }
 
+// addUnknown adds a key's path to the unknown keys. Above maxNamed it only counts; a long path is cut.
 func (k *bodyKeys) addUnknown(path string) {
 	if len(k.unknown) == maxNamed {
 		k.unnamed++
@@ -141,8 +144,8 @@ func (k *bodyKeys) addUnknown(path string) {
 	k.unknown = append(k.unknown, path)
 }
 
-// jsonFields are the types of a struct's fields by their keys, folded. A field of its own goes
-// before one of an embedded struct.
+// jsonFields returns the types of a struct's fields by their JSON keys, as foldedKey writes them. As in
+// encoding/json, a struct's own field wins over the field of an embedded struct.
 func jsonFields(t reflect.Type) map[string]reflect.Type {
 	fields := map[string]reflect.Type{}
 	for i := range t.NumField() {
@@ -170,7 +173,8 @@ func jsonFields(t reflect.Type) map[string]reflect.Type {
 	return fields
 }
 
-// foldedKey makes keys equal that encoding/json takes for one: those that differ in case alone.
+// foldedKey returns a form of a key that is equal for keys that encoding/json treats as one: those that differ only
+// in case.
 func foldedKey(key string) string {
 	return strings.Map(func(r rune) rune {
 		for {
@@ -183,6 +187,7 @@ func foldedKey(key string) string {
 	}, key)
 }
 
+// isIgnored reports whether a key is one of ignoredKeys, in any case.
 func isIgnored(key string) bool {
 	for known := range ignoredKeys {
 		if strings.EqualFold(known, key) {
@@ -192,8 +197,8 @@ func isIgnored(key string) bool {
 	return false
 }
 
-// saysSomething reports whether a valid JSON value, without space around it, is more than null,
-// false, 0, "", [] or {}.
+// saysSomething reports whether a valid JSON value has content: it is not null, false, a zero number, "", or an
+// empty list or object. The value has no space around it.
 func saysSomething(value json.RawMessage) bool {
 	switch text := string(value); {
 	case text == "null", text == "false", text == `""`:
@@ -205,7 +210,7 @@ func saysSomething(value json.RawMessage) bool {
 	return err != nil || n != 0
 }
 
-// refuseUnknown refuses a body that asks for something that no endpoint acts on.
+// refuseUnknown returns an error that names the unknown keys; nil: there are none.
 func (k *bodyKeys) refuseUnknown() error {
 	if len(k.unknown) == 0 {
 		return nil
@@ -218,8 +223,8 @@ func (k *bodyKeys) refuseUnknown() error {
 		WithHint("leave it out, or correct its spelling: no key is ignored silently")
 }
 
-// checkScope refuses a body that is for another region or namespace than the request's
-// parameters, where the endpoint itself reads neither from it.
+// checkScope returns an error if the body's keys Namespace or Region contradict the request's parameters or the
+// cluster. It only sees keys that the endpoint's own type has no fields for.
 func (a *API) checkScope(r *http.Request, k *bodyKeys) error {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
 	if k.namespace != "" && k.namespace != namespace {

@@ -21,7 +21,7 @@ import (
 //     page of another origin. http.CrossOriginProtection lets GET through, so it
 //     is of no use here. Programs send neither header.
 
-// checkBrowser refuses a request that a web page of somebody else may have made.
+// checkBrowser returns an error for a request that a foreign web page may have sent: see above.
 func (a *API) checkBrowser(r *http.Request) error {
 	if !a.isOwnHost(r) {
 		return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request for the host %q, which is not a name of this hub", r.Method, r.URL.Path, r.Host).
@@ -40,14 +40,14 @@ func (a *API) checkBrowser(r *http.Request) error {
 	return nil
 }
 
+// foreignPage returns the error for a request that a page of another origin sent.
 func foreignPage(r *http.Request, why string) error {
 	return fleet.Errorf(fleet.CodeForbidden, "%s %s: refuse a request of a web page of another origin: %s", r.Method, r.URL.Path, why).
 		WithHint("call the API from a program, which sends no Origin; a proxy that serves a page and the API under one name must pass on the Host that the browser sent, and the hub needs that name as --http-host")
 }
 
-// isOwnHost reports whether a request is for an address or a name of this hub: a
-// loopback one, the address that the connection came in on, the one that the
-// hub listens on or tells others, or one of Config.Hosts. The port is not compared.
+// isOwnHost reports whether the request's Host is this hub: localhost, a loopback address, the address that the
+// connection came in on, or one of Config.Hosts. Ports are not compared.
 func (a *API) isOwnHost(r *http.Request) bool {
 	name := hostName(r.Host)
 	if name == "localhost" || slices.Contains(a.hosts, name) {
@@ -64,8 +64,8 @@ func (a *API) isOwnHost(r *http.Request) bool {
 	return ok && hostName(local.String()) == ip.String()
 }
 
-// hostName is the host of HOST, HOST:PORT, [V6] or [V6]:PORT, as names are compared:
-// in lower case, without a trailing dot; an IP address as netip writes it.
+// hostName returns the host of HOST, HOST:PORT, [V6] or [V6]:PORT in the form for comparisons: lower case, no
+// trailing dot, IP addresses as netip writes them.
 func hostName(hostport string) string {
 	host := hostport
 	if h, _, err := net.SplitHostPort(hostport); err == nil {
@@ -78,7 +78,7 @@ func hostName(hostport string) string {
 	return strings.TrimSuffix(strings.ToLower(host), ".")
 }
 
-// hostNameOr is a host's name as a flag may have it, or fallback where it is none.
+// hostNameOr returns the host name of hostport, or fallback if it is not a valid host name.
 func hostNameOr(hostport, fallback string) string {
 	name := hostName(hostport)
 	if ValidHostName(name) {
@@ -99,8 +99,8 @@ func ValidHostName(name string) bool {
 	return name != "" && len(name) <= 253 && !strings.ContainsFunc(name, other)
 }
 
-// isOriginOf reports whether an Origin header names the host that the request is
-// for, with the same port. The scheme is not compared: a proxy may speak TLS.
+// isOriginOf reports whether an Origin header has the host and port of the request's Host. The scheme is not
+// compared: a proxy may speak TLS.
 func isOriginOf(origin, host string) bool {
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -109,7 +109,7 @@ func isOriginOf(origin, host string) bool {
 	return hostName(u.Host) == hostName(host) && portOr(u.Host, u.Scheme) == portOr(host, u.Scheme)
 }
 
-// portOr is the port of HOST:PORT, or the scheme's where none is named.
+// portOr returns the port of HOST:PORT; without a port, the default port of the scheme.
 func portOr(hostport, scheme string) string {
 	if _, port, err := net.SplitHostPort(hostport); err == nil && port != "" {
 		return port

@@ -20,7 +20,8 @@ func (a *API) childRoutes() {
 	a.handlePutAndPost("/v1/job/{id}/periodic/force", a.writeHandler(a.forcePeriodic))
 }
 
-// namedJob returns the job of a request that changes something, as new as it is.
+// namedJob waits until this hub has caught up with the leader, and returns the job that the request's path and
+// namespace name. Requests that change a job use it.
 func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
 	if _, err := parseQuery(r); err != nil {
 		return nil, err
@@ -31,7 +32,8 @@ func (a *API) namedJob(r *http.Request) (*fleet.Job, error) {
 	return needJob(a.cfg.State.View(), r)
 }
 
-// dispatchID returns the id of a dispatched child; unique distinguishes those of one second.
+// dispatchID returns the id of a dispatched job: parent, prefix, time, and a short form of unique, which
+// distinguishes jobs that are dispatched in the same second.
 func dispatchID(parent fleet.JobID, prefix string, at time.Time, unique string) fleet.JobID {
 	if prefix != "" {
 		prefix += "-"
@@ -39,14 +41,16 @@ func dispatchID(parent fleet.JobID, prefix string, at time.Time, unique string) 
 	return fleet.JobID(fmt.Sprintf("%s%s%d-%s", fleet.DispatchPrefix(parent), prefix, at.Unix(), fleet.Short(unique)))
 }
 
-// dispatchedChild returns the job that is dispatched of another one. The child of a periodic job is
-// periodic too: it runs at its times, not when it is dispatched.
+// dispatchedChild returns the job with an id that a dispatch of j registers. The child of a periodic job is periodic
+// too: it runs at its times, not when it is dispatched.
 func dispatchedChild(j *fleet.Job, id fleet.JobID, now time.Time) *fleet.Job {
 	c := j.Child(id, now)
 	c.Dispatched, c.Periodic = true, j.Periodic
 	return c
 }
 
+// dispatchJob registers a child of a parameterized job with the request's payload and meta, and an evaluation of it.
+// A request whose idempotency_token was used before is answered with the child of that time.
 func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -80,14 +84,14 @@ func (a *API) dispatchJob(r *http.Request, req api.JobDispatchRequest) (any, fle
 	})
 }
 
-// launchAnswer is the answer to a launch.
+// launchAnswer answers the launch of a periodic job.
 type launchAnswer struct {
 	EvalID          fleet.EvalID
 	EvalCreateIndex fleet.Index
 	Index           fleet.Index
 }
 
-// forcePeriodic launches a periodic job now, beside its times.
+// forcePeriodic launches a periodic job now. Its regular launches stay as they are.
 func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -101,7 +105,7 @@ func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 	}, func(res state.Result) launchAnswer { return launchAnswer{res.Eval, res.Index, res.Index} })
 }
 
-// periodicProblems says what is wrong with when a job is to be launched.
+// periodicProblems returns what is wrong with the periodic block of a job; nil: nothing, or the job has none.
 func (a *API) periodicProblems(job *fleet.Job) fleet.Problems {
 	if !job.IsPeriodic() {
 		return nil

@@ -27,7 +27,7 @@ func (a *API) clusterRoutes() {
 	a.mux.HandleFunc("GET /v1/fleet/status", a.readHandler(a.fleetStatus))
 }
 
-// statusLeader answers with the leader's QUIC address, as Raft knows it.
+// statusLeader answers with the QUIC address of the leader that this hub knows. Without a leader it is an error.
 func (a *API) statusLeader(*http.Request) (any, fleet.Index, error) {
 	id, ok := a.cfg.Cluster.Leader()
 	v := a.cfg.State.View()
@@ -38,11 +38,13 @@ func (a *API) statusLeader(*http.Request) (any, fleet.Index, error) {
 	return addr.QUIC, v.Index(), nil
 }
 
+// noLeader returns the error that says that this hub knows no leader.
 func noLeader() *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "no cluster leader").
 		WithHint("an election is going on, or most hubs are out of reach; try again in a few seconds")
 }
 
+// statusPeers answers with the QUIC addresses of all hubs that the state has.
 func (a *API) statusPeers(*http.Request) (any, fleet.Index, error) {
 	v := a.cfg.State.View()
 	addrs := []string{}
@@ -52,6 +54,7 @@ func (a *API) statusPeers(*http.Request) (any, fleet.Index, error) {
 	return addrs, v.Index(), nil
 }
 
+// clusterMembers converts the hubs that gossip knows to Nomad's shape.
 func (a *API) clusterMembers() []api.AgentMember {
 	members := []api.AgentMember{}
 	for _, m := range a.cfg.Cluster.Members() {
@@ -63,6 +66,7 @@ func (a *API) clusterMembers() []api.AgentMember {
 	return members
 }
 
+// agentMembers answers with the hubs that gossip knows.
 func (a *API) agentMembers(*http.Request) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
 	return struct {
@@ -73,6 +77,7 @@ func (a *API) agentMembers(*http.Request) (any, fleet.Index, error) {
 	}{string(self.ID), self.Region, fleet.DefaultDatacenter, a.clusterMembers()}, a.cfg.State.View().Index(), nil
 }
 
+// agentSelf answers with this hub's configuration and statistics, and its own entry of the members.
 func (a *API) agentSelf(*http.Request) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
 	answer := struct {
@@ -88,9 +93,9 @@ func (a *API) agentSelf(*http.Request) (any, fleet.Index, error) {
 	return answer, a.cfg.State.View().Index(), nil
 }
 
-// agentHealth answers 200 where this hub knows a leader, and the edge in its process, if there
-// is one (skerry dev), is connected; else 500. The parameter type asks for one of the two: a hub
-// without an edge is no healthy client.
+// agentHealth answers 200 if this hub knows a leader and the edge in its process (skerry dev) is healthy; else 500.
+// The parameter type limits the check to "server" (hub) or "client" (edge); a hub without an edge is an unhealthy
+// client.
 func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	kinds := r.URL.Query()["type"]
 	for _, kind := range kinds {
@@ -130,8 +135,8 @@ func (a *API) agentHealth(w http.ResponseWriter, r *http.Request) {
 	a.writeAnswer(w, r, answer)
 }
 
-// agentHost describes this hub's machine: its system and its addresses. Nothing of its
-// environment and its files: whoever can ask is not known.
+// agentHost answers with the operating system and addresses of this hub's machine. It shows no environment and no
+// files, since anybody can ask.
 func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	self, p := a.cfg.Cluster.Self(), r.URL.Query()
 	if p.Get("node_id") != "" {
@@ -162,11 +167,13 @@ func (a *API) agentHost(w http.ResponseWriter, r *http.Request) {
 	a.writeAnswer(w, r, answer)
 }
 
+// listRegions answers with the only region, that of this cluster.
 func (a *API) listRegions(*http.Request) (any, fleet.Index, error) {
 	return []string{a.cfg.Cluster.Self().Region}, a.cfg.State.View().Index(), nil
 }
 
-// reachable refuses what needs an edge's link where it is down.
+// reachable returns an error if the node of an allocation does not exist, is disconnected or is down; what begins
+// its text.
 func reachable(v *state.View, al *fleet.Alloc, what string) error {
 	n, ok := v.Node(al.NodeID)
 	if !ok {

@@ -24,12 +24,15 @@ func (a *API) deploymentRoutes() {
 	a.handlePutAndPost("/v1/deployment/unblock/{id}", a.writeHandler(a.unblockDeployment))
 }
 
+// listDeployments lists the deployments of a namespace from the oldest to the newest; with a prefix of the id, by
+// id.
 func (a *API) listDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(d *fleet.Deployment) string { return ageKey(q, d.CreateIndex, string(d.ID)) }
 	answer, err := page(r, v.Deployments(q.namespace, q.prefix), key, unchangedItem[*fleet.Deployment])
 	return answer, v.TableIndex("deployments"), err
 }
 
+// needDeployment returns the deployment whose id is in the request's path. CodeNotFound: the state does not have it.
 func needDeployment(v *state.View, r *http.Request) (*fleet.Deployment, error) {
 	id := fleet.DeploymentID(r.PathValue("id"))
 	d, ok := v.Deployment(id)
@@ -39,16 +42,21 @@ func needDeployment(v *state.View, r *http.Request) (*fleet.Deployment, error) {
 	return d, nil
 }
 
+// readDeployment answers with a deployment and the number of its allocations that wait for an update window, by
+// group.
 func (a *API) readDeployment(v *state.View, _ *http.Request, _ query, d *fleet.Deployment) (any, fleet.Index, error) {
 	return api.DeploymentDetail{Deployment: d, Windows: a.newWindowTracker(v, d).progressByGroup(d)}, d.ModifyIndex, nil
 }
 
+// deploymentAllocs lists the allocations of a deployment by id.
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	of := filterByPrefix(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }
 
+// jobDeployments lists the deployments of a job, the newest first. With the parameter all=true it adds those of a
+// purged job of the same id.
 func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(d *fleet.Deployment) string { return byAge(^d.CreateIndex, string(d.ID)) }
 	earlier, err := queryFlag(r, "all", false)
@@ -65,13 +73,16 @@ func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, flee
 	return answer, max(v.TableIndex("deployments"), sinceJob(v, job)), err
 }
 
+// jobDeployment answers with the newest deployment of a job, or with null.
 func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	return v.LatestDeployment(q.namespace, jobID(r)), v.TableIndex("deployments"), nil
 }
 
-// failedShown is how many failed allocations a deployment's progress has at most.
+// failedShown is the largest number of failed allocations in a deployment's progress.
 const failedShown = 5
 
+// deploymentProgress answers with the progress of a deployment: the counts of its allocations by group and site,
+// what waits for update windows, its outlook, and its newest failed allocations.
 func (a *API) deploymentProgress(v *state.View, _ *http.Request, _ query, d *fleet.Deployment) (any, fleet.Index, error) {
 	shut := a.newWindowTracker(v, d)
 	p := api.Progress{
@@ -101,8 +112,8 @@ func (a *API) deploymentProgress(v *state.View, _ *http.Request, _ query, d *fle
 	return p, max(v.TableIndex("allocs"), v.TableIndex("deployments")), nil
 }
 
-// failedAllocs lists the allocations of a deployment that failed or are unhealthy, also those
-// that were replaced, as Progress shows them; none of a deployment that is over.
+// failedAllocs returns the newest failed or unhealthy allocations of an active deployment, at most failedShown, also
+// those that were replaced. A deployment that has ended has none.
 func failedAllocs(v *state.View, d *fleet.Deployment) []api.AllocStub {
 	if !d.Active() {
 		return nil
@@ -123,7 +134,7 @@ func failedAllocs(v *state.View, d *fleet.Deployment) []api.AllocStub {
 	return stubs
 }
 
-// countAllocation adds an allocation to the counts of its site.
+// countAllocation adds one to the count of s that an allocation of the job of d belongs to.
 func countAllocation(s *api.SiteProgress, al *fleet.Alloc, d *fleet.Deployment) {
 	switch {
 	case al.ClientStatus == fleet.ClientUnknown:
@@ -139,7 +150,9 @@ func countAllocation(s *api.SiteProgress, al *fleet.Alloc, d *fleet.Deployment) 
 	}
 }
 
-// changeDeployment commits a change of the deployment that a request names.
+// changeDeployment finds the deployment that a request names, in a state that has caught up with the leader, and
+// commits the command for it (nil: nothing to do). The job that command returns is the version that the job reverts
+// to; nil: none.
 func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet.Deployment) (state.Command, *fleet.Job, error)) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
@@ -168,13 +181,14 @@ func (a *API) changeDeployment(r *http.Request, command func(*state.View, *fleet
 	})
 }
 
-// rolloutEval is the evaluation that comes with a change of a deployment.
+// rolloutEval returns a new pending evaluation for a change of a deployment. Applying the change fills in the job.
 func (a *API) rolloutEval() *fleet.Evaluation {
 	return &fleet.Evaluation{
 		ID: fleet.EvalID(a.cfg.NewID()), TriggeredBy: fleet.TriggerDeploymentWatcher, Status: fleet.EvalPending,
 	}
 }
 
+// promoteDeployment promotes the canaries of a deployment, of all groups or of the groups that the request names.
 func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteRequest) (any, fleet.Index, error) {
 	if !req.All && len(req.Groups) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: the request has neither All nor Groups")
@@ -188,6 +202,7 @@ func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteReques
 	})
 }
 
+// pauseDeployment pauses or resumes a deployment. It commits nothing if the deployment is paused or running already.
 func (a *API) pauseDeployment(r *http.Request, req api.DeploymentPauseRequest) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.RunningDescription()}
@@ -201,6 +216,8 @@ func (a *API) pauseDeployment(r *http.Request, req api.DeploymentPauseRequest) (
 	})
 }
 
+// failDeployment marks a deployment as failed. If a group has auto_revert, the job reverts to its newest stable
+// version.
 func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(v *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		u, back := d.Fail(v.JobVersions(d.Namespace, d.JobID), fleet.DescFailedByUser)
@@ -208,6 +225,8 @@ func (a *API) failDeployment(r *http.Request) (any, fleet.Index, error) {
 	})
 }
 
+// setHealth sets the health of allocations of a deployment. An unhealthy one fails the deployment; if a group then
+// has auto_revert, the job reverts to its newest stable version.
 func (a *API) setHealth(r *http.Request, req api.DeploymentHealthRequest) (any, fleet.Index, error) {
 	if len(req.HealthyAllocationIDs)+len(req.UnhealthyAllocationIDs) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set the health of allocations: the request names no allocation")
@@ -226,6 +245,8 @@ func (a *API) setHealth(r *http.Request, req api.DeploymentHealthRequest) (any, 
 	})
 }
 
+// unblockDeployment always refuses: only a deployment of several regions can be blocked, and a cluster is one
+// region.
 func (a *API) unblockDeployment(r *http.Request) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
 		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "unblock deployment %s: its status is %s, and only a deployment of several regions can be blocked",

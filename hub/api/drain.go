@@ -16,7 +16,8 @@ func (a *API) drainRoutes() {
 	a.handlePutAndPost("/v1/node/{id}/evaluate", a.writeHandler(a.evaluateNode))
 }
 
-// changeNode commits a change of the node that a request names.
+// changeNode finds the node that a request names, in a state that has caught up with the leader, and commits the
+// command for it.
 func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Command) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
@@ -28,6 +29,7 @@ func (a *API) changeNode(r *http.Request, command func(*fleet.Node) state.Comman
 	return commitAnswer(a, r, command(n), nodeAnswer)
 }
 
+// nodeAnswer makes the answer to a committed change of a node.
 func nodeAnswer(res state.Result) api.NodeAnswer {
 	answer := api.NodeAnswer{EvalIDs: res.Evals, NodeModifyIndex: res.Index, Index: res.Index}
 	if answer.EvalIDs == nil {
@@ -39,9 +41,10 @@ func nodeAnswer(res state.Result) api.NodeAnswer {
 	return answer
 }
 
-// maxDeadline keeps what is added to the clock within its range.
+// maxDeadline bounds a drain's deadline: a later time could overflow the clock's range.
 const maxDeadline = 10 * 365 * 24 * time.Hour
 
+// drainNode starts the drain of a node, or cancels it if the request has no DrainSpec.
 func (a *API) drainNode(r *http.Request, req api.DrainRequest) (any, fleet.Index, error) {
 	if req.DrainSpec != nil && req.DrainSpec.Deadline > maxDeadline {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "drain a node: a deadline of %s is more than %s", req.DrainSpec.Deadline, maxDeadline).
@@ -57,6 +60,7 @@ func (a *API) drainNode(r *http.Request, req api.DrainRequest) (any, fleet.Index
 	})
 }
 
+// nodeEligibility says whether new allocations may be placed on a node.
 func (a *API) nodeEligibility(r *http.Request, req api.NodeEligibilityRequest) (any, fleet.Index, error) {
 	if req.Eligibility != fleet.NodeEligible && req.Eligibility != fleet.NodeIneligible {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "set a node's eligibility: %q is neither %q nor %q",
@@ -67,12 +71,15 @@ func (a *API) nodeEligibility(r *http.Request, req api.NodeEligibilityRequest) (
 	})
 }
 
+// purgeNode removes a node from the state and creates evaluations, which replace its allocations. A node that has a
+// session is refused.
 func (a *API) purgeNode(r *http.Request) (any, fleet.Index, error) {
 	return a.changeNode(r, func(n *fleet.Node) state.Command {
 		return state.NodePurge{NodeID: n.ID, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano()}
 	})
 }
 
+// evaluateNode creates an evaluation for each job that has an allocation on a node or runs on all nodes.
 func (a *API) evaluateNode(r *http.Request) (any, fleet.Index, error) {
 	return a.changeNode(r, func(n *fleet.Node) state.Command {
 		return state.NodeEvaluate{NodeID: n.ID, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano()}

@@ -16,15 +16,15 @@ func (a *API) evalRoutes() {
 	a.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", a.readHandler(a.evalAllocs))
 }
 
-// listEvals lists evaluations, the oldest first, of one job and status where the
-// parameters name them; those that begin with a prefix by id.
+// listEvals lists evaluations from the oldest to the newest (with a prefix of the id, by id). The parameters job and
+// status narrow the list.
 func (a *API) listEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	key := func(e *fleet.Evaluation) string { return ageKey(q, e.CreateIndex, string(e.ID)) }
 	answer, err := page(r, evalsAsked(v, r, q), key, unchangedItem[*fleet.Evaluation])
 	return answer, v.TableIndex("evals"), err
 }
 
-// evalsAsked are the evaluations of the job and the status that a request names.
+// evalsAsked iterates over the evaluations of the request's namespace, prefix, job and status.
 func evalsAsked(v *state.View, r *http.Request, q query) iter.Seq[*fleet.Evaluation] {
 	job, status := r.URL.Query().Get("job"), r.URL.Query().Get("status")
 	return selectItems(v.Evals(q.namespace, q.prefix), func(e *fleet.Evaluation) bool {
@@ -32,7 +32,7 @@ func evalsAsked(v *state.View, r *http.Request, q query) iter.Seq[*fleet.Evaluat
 	})
 }
 
-// countEvals answers how many evaluations a list without pages would have.
+// countEvals answers with the number of evaluations that listEvals would list on all its pages.
 func (a *API) countEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	p, err := parsePages(r)
 	index := v.TableIndex("evals")
@@ -52,6 +52,8 @@ func (a *API) countEvals(v *state.View, r *http.Request, q query) (any, fleet.In
 	return answer, index, nil
 }
 
+// readEval answers with an evaluation. With the parameter related=true it adds the evaluations that are linked to
+// it.
 func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	id := fleet.EvalID(r.PathValue("id"))
 	e, ok := v.Eval(id)
@@ -79,8 +81,8 @@ func evalStub(e *fleet.Evaluation) api.EvalStub {
 	}
 }
 
-// relatedEvals are those that an evaluation is linked to, over others too. Not every link is
-// known to both of its ends, and all ends are of one job.
+// relatedEvals iterates over the evaluations that are linked to e, directly or through others. Some links are
+// recorded at one end only. Linked evaluations are always of one job.
 func relatedEvals(v *state.View, e *fleet.Evaluation) iter.Seq[*fleet.Evaluation] {
 	linked := map[fleet.EvalID][]*fleet.Evaluation{}
 	for o := range v.EvalsByJob(e.Namespace, e.JobID) {
@@ -108,6 +110,7 @@ func relatedEvals(v *state.View, e *fleet.Evaluation) iter.Seq[*fleet.Evaluation
 	}
 }
 
+// evalAllocs lists the allocations that an evaluation placed, by id.
 func (a *API) evalAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	of := filterByPrefix(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)

@@ -10,15 +10,15 @@ import (
 	"skerry/fleet"
 )
 
-// eventWriteTimeout is how long a reader of events may take for one line.
+// eventWriteTimeout is how long the write of one event line may take before the stream ends.
 const eventWriteTimeout = 30 * time.Second
 
 func (a *API) eventRoutes() {
 	a.mux.HandleFunc("GET /v1/event/stream", a.eventStream)
 }
 
-// eventStream serves what happens, as it happens, a line of JSON for each entry of
-// the log that did something.
+// eventStream streams events as lines of JSON, one for each log entry that has wanted events, until the client
+// leaves or does not read in time.
 func (a *API) eventStream(w http.ResponseWriter, r *http.Request) {
 	after, stream, err := a.openEvents(r)
 	if err != nil {
@@ -37,7 +37,8 @@ func (a *API) eventStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openEvents opens the stream that a request asks for.
+// openEvents opens the event stream that the request's parameters describe. Unless stale is given, this hub catches
+// up with the leader first.
 func (a *API) openEvents(r *http.Request) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
 	q, err := parseQuery(r)
 	if err != nil {
@@ -59,7 +60,7 @@ func (a *API) openEvents(r *http.Request) (after fleet.Index, stream func(contex
 	return a.cfg.Events.Open(r.URL.Query()["topic"], q.namespace, from)
 }
 
-// slowSink writes lines at once, and gives up on a reader that does not take them.
+// slowSink writes each line to the client and flushes it. A write fails after eventWriteTimeout.
 type slowSink struct {
 	w  http.ResponseWriter
 	rc *http.ResponseController

@@ -20,19 +20,19 @@ import (
 	"skerry/syncproto"
 )
 
-// Bounds of a command's connection.
+// Bounds of the websocket of a command or action.
 const (
 	maxExecMessage = 1 << 20 // bytes of a message from a client
 	maxExecCommand = 64 << 10
-	// execPing is how often a client is asked whether it is still there, and
-	// execSilence how long it may say nothing at all.
+	// execPing is the time between two pings to a client, and execSilence the time after which a client that sends
+	// nothing, not even pongs, is given up.
 	execPing    = 20 * time.Second
 	execSilence = time.Minute
-	// execPatience is how long a client may take to take one message.
+	// execPatience is how long the write of one message to a client may take.
 	execPatience = 30 * time.Second
-	// execLinger is how long a client may take to close a connection that is over.
+	// execLinger is how long the hub waits for the client to close its side.
 	execLinger = 5 * time.Second
-	// maxCloseText is what a close frame has room for.
+	// maxCloseText is the largest text of a close frame, in bytes.
 	maxCloseText = 123
 )
 
@@ -44,9 +44,8 @@ var execUpgrade = websocket.Upgrader{
 	},
 }
 
-// execInTask runs a command where an allocation's task runs, over a websocket. What is
-// wrong with the request itself is an HTTP error; what comes later ends the
-// websocket with the code 4000 and the HTTP status, and the error's text.
+// execInTask serves a websocket over which it runs a command in the environment of a task. A bad request is an HTTP
+// error. Later errors close the websocket with the code 4000 plus the HTTP status, and the error's text.
 func (a *API) execInTask(w http.ResponseWriter, r *http.Request) {
 	req, err := execRequest(r)
 	if err != nil {
@@ -56,33 +55,34 @@ func (a *API) execInTask(w http.ResponseWriter, r *http.Request) {
 	a.serveWebsocket(w, r, func() (allocRequest, error) { return a.commandIn(r, req) })
 }
 
-// allocRequest is what the edge of an allocation is asked to run in it.
+// allocRequest is a request to the edge of an allocation to run a command or action there.
 type allocRequest struct {
 	alloc *fleet.Alloc
 	req   syncproto.Request
 }
 
-// serveWebsocket runs, over a websocket, what an edge is asked for: where is called when the
-// client is there.
-func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, where func() (allocRequest, error)) {
+// serveWebsocket upgrades the connection to a websocket and runs a command over it until the command ends. It calls
+// findRequest for the command and its allocation once the websocket is open. Errors go to the client in the close
+// frame.
+func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, findRequest func() (allocRequest, error)) {
 	conn, err := execUpgrade.Upgrade(w, r, nil)
 	if err != nil {
-		a.cfg.Log.Debug("no websocket", "error", err)
-		return // it has answered
+		a.cfg.Log.Debug("websocket not opened", "error", err)
+		return // Upgrade has answered
 	}
 	defer conn.Close()
-	err = a.runOverWebsocket(r, &execConn{conn: conn}, where)
+	err = a.runOverWebsocket(r, &execConn{conn: conn}, findRequest)
 	closing := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
 	if err != nil {
 		closing = websocket.FormatCloseMessage(4000+api.Status(fleet.CodeOf(err)), closeText(err))
 	}
 	if conn.WriteControl(websocket.CloseMessage, closing, time.Now().Add(time.Second)) == nil {
 		closeAfterDelivery(conn.NetConn())
-	} // else it is gone
+	} // else the client is gone
 }
 
-// closeAfterDelivery ends a connection after what was written to it has arrived: one that is closed
-// while something of its client is still unread throws away what is on its way there.
+// closeAfterDelivery closes the writing side and reads until the client closes, for at most execLinger. A connection
+// that is closed with unread input may discard what was written to it.
 func closeAfterDelivery(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() != nil {
 		return
@@ -92,7 +92,7 @@ func closeAfterDelivery(conn net.Conn) {
 	}
 }
 
-// execRequest reads what is asked, but for the allocation.
+// execRequest reads the command and task that a request names. The allocation is not filled in.
 func execRequest(r *http.Request) (syncproto.Request, error) {
 	req, err := websocketRequest(r, syncproto.RequestExec, "skerry alloc exec")
 	if err != nil {
@@ -109,7 +109,8 @@ func execRequest(r *http.Request) (syncproto.Request, error) {
 	return req, nil
 }
 
-// websocketRequest begins to read what is to be run over a websocket.
+// websocketRequest reads the parameters task and tty that commands and actions share. It fails if the request is no
+// websocket upgrade; the hint then names the CLI command.
 func websocketRequest(r *http.Request, kind, command string) (syncproto.Request, error) {
 	p := r.URL.Query()
 	req := syncproto.Request{Kind: kind, Task: p.Get("task")}
@@ -126,19 +127,20 @@ func websocketRequest(r *http.Request, kind, command string) (syncproto.Request,
 	return req, nil
 }
 
-// runOverWebsocket serves a command over a websocket until either is over.
-func (a *API) runOverWebsocket(r *http.Request, client *execConn, where func() (allocRequest, error)) error {
+// runOverWebsocket runs a command on an edge: it copies input and output between client and edge until the command
+// has ended or one side is gone. It waits for its goroutines before it returns.
+func (a *API) runOverWebsocket(r *http.Request, client *execConn, findRequest func() (allocRequest, error)) error {
 	if err := client.readHandshake(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
 		return err
 	}
-	to, err := where()
+	to, err := findRequest()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	edge, err := a.cfg.Edges.Talk(ctx, to.alloc.NodeID, to.req)
-	if fleet.CodeOf(err) == fleet.CodeUnsupported { // its release is older
+	if fleet.CodeOf(err) == fleet.CodeUnsupported { // the edge is of an older release
 		e := fleet.AsError(err)
 		return fleet.Errorf(e.Code, "node %s: %s", to.alloc.NodeName, e.Message).WithHint("%s", e.Hint)
 	}
@@ -148,11 +150,11 @@ func (a *API) runOverWebsocket(r *http.Request, client *execConn, where func() (
 	defer edge.Close()
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		defer cancel() // the client is gone, or the edge takes nothing: the command ends
+		defer cancel() // the client is gone, or the edge accepts no input: the command ends
 		a.cfg.Log.Debug("command's client is gone", "alloc", to.alloc.ID, "error", client.forwardInput(edge))
 	})
 	serving.Go(func() {
-		defer cancel() // nothing is read of a client while the edge takes nothing
+		defer cancel() // detects a lost client while the edge accepts no input, and nothing is read
 		client.keepAlive(ctx)
 	})
 	err = client.forwardOutput(edge)
@@ -162,7 +164,8 @@ func (a *API) runOverWebsocket(r *http.Request, client *execConn, where func() (
 	return err
 }
 
-// commandIn finds the allocation in which a command is to run.
+// commandIn fills in the allocation and task of a command's request from the path and the state. It fails if the
+// allocation has ended or its node is unreachable.
 func (a *API) commandIn(r *http.Request, req syncproto.Request) (allocRequest, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
@@ -172,18 +175,19 @@ func (a *API) commandIn(r *http.Request, req syncproto.Request) (allocRequest, e
 		return allocRequest{}, err
 	}
 	req.Alloc = al.ID
-	return allocRequest{al, req}, checkAllocReachable(v, al, "run a command beside", req.Task)
+	return allocRequest{al, req}, checkAllocReachable(v, al, "run a command in", req.Task)
 }
 
-// execConn is a client's websocket.
+// execConn is the client's side of a command: its websocket. One goroutine reads it, one writes output.
 type execConn struct {
 	conn *websocket.Conn
 
 	mu    sync.Mutex
-	ended bool // nothing more is read
+	ended bool // endReading was called: reads fail
 }
 
-// readHandshake says how much is taken, and reads what Nomad's UI says first.
+// readHandshake sets the read limit, read deadline and pong handler of the websocket. If handshake is true, it reads
+// the message with a version that Nomad's UI sends first.
 func (c *execConn) readHandshake(handshake bool) error {
 	c.conn.SetReadLimit(maxExecMessage)
 	if err := c.extendReadDeadline(); err != nil {
@@ -200,11 +204,12 @@ func (c *execConn) readHandshake(handshake bool) error {
 		return fleet.Errorf(fleet.CodeInvalid, "run a command: read the first message: %v", err)
 	}
 	if first.Version != 1 {
-		return fleet.Errorf(fleet.CodeInvalid, "run a command: version %d of the handshake is not known", first.Version)
+		return fleet.Errorf(fleet.CodeInvalid, "run a command: version %d of the handshake is not supported, only 1", first.Version)
 	}
 	return nil
 }
 
+// extendReadDeadline gives the client another execSilence to send something. It fails after endReading.
 func (c *execConn) extendReadDeadline() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -214,19 +219,19 @@ func (c *execConn) extendReadDeadline() error {
 	return c.conn.SetReadDeadline(time.Now().Add(execSilence))
 }
 
-// endReading ends typed, whatever it waits for.
+// endReading makes the current and every later read of the websocket fail at once. So forwardInput returns.
 func (c *execConn) endReading() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ended = true
-	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // one that is closed reads no more either
+	_ = c.conn.SetReadDeadline(time.Unix(1, 0)) // fails only if it is closed: then reads fail, too
 }
 
-// forwardInput hands on what a client says until it is gone.
+// forwardInput copies the client's input to the edge until a read or write fails. It always returns an error.
 func (c *execConn) forwardInput(edge io.Writer) error {
 	frames := syncproto.NewWriter(edge)
 	for {
-		if err := c.extendReadDeadline(); err != nil { // also where the edge took its time
+		if err := c.extendReadDeadline(); err != nil { // also after an edge that was slow to accept input
 			return err
 		}
 		var in api.ExecInput
@@ -241,8 +246,8 @@ func (c *execConn) forwardInput(edge io.Writer) error {
 	}
 }
 
-// execFrames are what an edge is told; none of a message that only says that the
-// client is there.
+// execFrames returns the frames for an edge of one message of a client: terminal size, input in pieces, end of
+// input. A heartbeat has none.
 func execFrames(in api.ExecInput) []syncproto.ExecInput {
 	var frames []syncproto.ExecInput
 	if in.TTYSize != nil {
@@ -262,10 +267,11 @@ func execFrames(in api.ExecInput) []syncproto.ExecInput {
 	return frames
 }
 
+// terminalSize limits a terminal's width or height to the range of the protocol.
 func terminalSize(n int) uint16 { return uint16(min(max(n, 0), 1<<16-1)) }
 
-// keepAlive asks now and then whether a client is there: one that is not answers
-// nothing, and reading from it ends.
+// keepAlive sends a ping to the client every execPing until ctx ends or a ping cannot be written. Without pongs the
+// read deadline passes, and forwardInput ends.
 func (c *execConn) keepAlive(ctx context.Context) {
 	ticker := time.NewTicker(execPing)
 	defer ticker.Stop()
@@ -281,7 +287,8 @@ func (c *execConn) keepAlive(ctx context.Context) {
 	}
 }
 
-// forwardOutput hands on what a command says until it has ended.
+// forwardOutput copies a command's output from the edge to the client. It returns nil once the command has exited,
+// else the error of the edge or of the connection.
 func (c *execConn) forwardOutput(edge io.Reader) error {
 	frames := syncproto.NewReader(edge)
 	for {
@@ -302,6 +309,7 @@ func (c *execConn) forwardOutput(edge io.Reader) error {
 	}
 }
 
+// writeOutput sends one piece of output to the client; the last one closes both streams and has the exit code.
 func (c *execConn) writeOutput(said syncproto.ExecOutput) error {
 	var out []api.ExecOutput
 	if len(said.Stdout) > 0 {
@@ -325,7 +333,8 @@ func (c *execConn) writeOutput(said syncproto.ExecOutput) error {
 	return nil
 }
 
-// closeText is an error as a close frame carries it: browsers fail on what is no UTF-8.
+// closeText returns an error's text for a close frame: valid UTF-8 (browsers fail on anything else) of at most
+// maxCloseText bytes, without the hint or cut if it is too long.
 func closeText(err error) string {
 	text := strings.ToValidUTF8(fleet.AsError(err).Error(), "?")
 	if len(text) <= maxCloseText {

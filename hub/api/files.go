@@ -11,7 +11,7 @@ import (
 	"skerry/syncproto"
 )
 
-// maxListing bounds what an edge may answer a list or a stat with, in bytes.
+// maxListing is the largest answer of an edge to a list or stat request, in bytes.
 const maxListing = 8 << 20
 
 func (a *API) fileRoutes() {
@@ -22,7 +22,8 @@ func (a *API) fileRoutes() {
 	a.mux.HandleFunc("GET /v1/client/fs/stream/{id}", a.fileStream)
 }
 
-// askFile opens what a request asks of a path, through the edge's own connection.
+// askFile sends a request about a path of an allocation to its edge and returns the answer as a stream, and the
+// request that was sent. change (nil: none) adjusts the request first. The caller closes the stream.
 func (a *API) askFile(r *http.Request, kind string, change func(*syncproto.Request) error) (io.ReadCloser, syncproto.Request, error) {
 	v := a.cfg.State.View()
 	al, err := needAlloc(v, r)
@@ -45,15 +46,17 @@ func (a *API) askFile(r *http.Request, kind string, change func(*syncproto.Reque
 	return out, req, err
 }
 
+// fileList answers with the entries of a folder of an allocation.
 func (a *API) fileList(w http.ResponseWriter, r *http.Request) {
 	answerFile[[]fleet.FileInfo](a, w, r, syncproto.RequestList)
 }
 
+// fileStat answers with the name, size and kind of a file or folder of an allocation.
 func (a *API) fileStat(w http.ResponseWriter, r *http.Request) {
 	answerFile[fleet.FileInfo](a, w, r, syncproto.RequestStat)
 }
 
-// answerFile answers with what the edge says, once it is seen to be that.
+// answerFile asks the edge for a T about the request's path, checks that the answer decodes, and answers with it.
 func answerFile[T any](a *API, w http.ResponseWriter, r *http.Request, kind string) {
 	out, _, err := a.askFile(r, kind, nil)
 	if err != nil {
@@ -70,6 +73,7 @@ func answerFile[T any](a *API, w http.ResponseWriter, r *http.Request, kind stri
 	a.writeAnswer(w, r, answer)
 }
 
+// decodeAnswer decodes an edge's JSON answer of at most maxListing bytes. CodeFrameBad: it is no such answer.
 func decodeAnswer[T any](from io.Reader) (T, error) {
 	var answer T
 	b, err := io.ReadAll(io.LimitReader(from, maxListing+1))
@@ -82,7 +86,7 @@ func decodeAnswer[T any](from io.Reader) (T, error) {
 	return answer, nil
 }
 
-// queryByteCount reads a parameter that counts bytes.
+// queryByteCount reads a parameter with a number of bytes; 0 if it is missing. A negative number is an error.
 func queryByteCount(r *http.Request, name string) (int64, error) {
 	n, err := queryOffset(r, name)
 	if err == nil && n < 0 {
@@ -91,7 +95,7 @@ func queryByteCount(r *http.Request, name string) (int64, error) {
 	return n, err
 }
 
-// queryOffset reads a parameter that counts bytes, in one direction or the other.
+// queryOffset reads a parameter with a number of bytes, which may be negative; 0 if it is missing.
 func queryOffset(r *http.Request, name string) (int64, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
@@ -104,8 +108,10 @@ func queryOffset(r *http.Request, name string) (int64, error) {
 	return n, nil
 }
 
+// fileRead answers with the content of a file of an allocation.
 func (a *API) fileRead(w http.ResponseWriter, r *http.Request) { a.fileBytes(w, r, nil) }
 
+// fileReadAt answers with the part of a file that the parameters offset and limit describe.
 func (a *API) fileReadAt(w http.ResponseWriter, r *http.Request) {
 	a.fileBytes(w, r, func(req *syncproto.Request) (err error) {
 		if req.Offset, err = queryOffset(r, "offset"); err != nil {
@@ -120,6 +126,8 @@ func (a *API) fileReadAt(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
+// fileBytes answers with the bytes that the edge sends for the request, which change (nil: none) adjusts. If the
+// edge fails midway, the connection is aborted, so that the client does not take the part for the whole.
 func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syncproto.Request) error) {
 	out, req, err := a.askFile(r, syncproto.RequestRead, change)
 	if err != nil {
@@ -135,8 +143,8 @@ func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syn
 	}
 }
 
-// fileStream serves a file as frames, and what is written to it (not with
-// follow=false).
+// fileStream streams a file of an allocation as JSON frames, and what is added to it until the client leaves. With
+// follow=false the stream ends at the end of the file.
 func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 	at, err := a.streamOffset(r)
 	if err != nil {
@@ -173,7 +181,8 @@ func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// streamOffset is where a stream begins, from the start of the file.
+// streamOffset returns the offset from the start of the file at which a stream begins. With origin=end the parameter
+// offset counts back from the end, and the edge is asked for the size.
 func (a *API) streamOffset(r *http.Request) (int64, error) {
 	offset, err := queryByteCount(r, "offset")
 	if err != nil {

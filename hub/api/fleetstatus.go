@@ -11,6 +11,8 @@ import (
 	"skerry/hub/state"
 )
 
+// fleetStatus answers with the whole fleet on one page: hubs, sites, nodes, counts of allocations, and what waits.
+// The parameter filter selects nodes. Without a leader the times of last contact are missing.
 func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
 	s := api.FleetStatus{Time: a.cfg.Now(), Index: v.Index(), Region: self.Region, Term: self.Term, Allocs: map[string]int{}}
@@ -58,6 +60,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.I
 	return s, v.Index(), nil
 }
 
+// hubLines lists the hubs of the state with their status in gossip.
 func (a *API) hubLines(v *state.View, leader fleet.HubID) []api.HubStatus {
 	gossip := map[fleet.HubID]string{}
 	for _, m := range a.cfg.Cluster.Members() {
@@ -70,6 +73,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []api.HubStatus {
 	return lines
 }
 
+// nodeLine returns what the fleet's page shows of a node, with the counts of its allocations that may still run.
 func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 	line := api.NodeLine{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
@@ -87,8 +91,8 @@ func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 	return line
 }
 
-// waitingLines lists the evaluations that cannot go on, and the listed nodes and their allocations
-// that wait for a node.
+// waitingLines lists what waits: blocked or delayed evaluations, and of the listed nodes the initializing ones and
+// the allocations that wait for their node to return or to stop them.
 func waitingLines(v *state.View, listed map[fleet.NodeID]bool) []api.WaitingLine {
 	lines := []api.WaitingLine{}
 	for e := range v.Evals("*", "") {

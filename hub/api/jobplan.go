@@ -21,6 +21,7 @@ type jobFile struct {
 	Canonicalize bool
 }
 
+// parseJob answers with the job that an HCL or JSON job file describes. It registers nothing.
 func (a *API) parseJob(_ *http.Request, req jobFile) (any, fleet.Index, error) {
 	if strings.TrimSpace(req.JobHCL) == "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "parse a job file: JobHCL is empty")
@@ -40,8 +41,8 @@ func (a *API) parseJob(_ *http.Request, req jobFile) (any, fleet.Index, error) {
 	return job, 0, nil
 }
 
-// validateJob answers with every problem of a job; that there are some is no
-// failure of the request, not even where the job cannot be decoded.
+// validateJob answers with all problems and warnings of a job. The request succeeds even if the job is invalid or
+// cannot be decoded.
 func (a *API) validateJob(r *http.Request, raw struct{ Job json.RawMessage }) (any, fleet.Index, error) {
 	answer := struct {
 		DriverConfigValidated bool
@@ -59,7 +60,7 @@ func (a *API) validateJob(r *http.Request, raw struct{ Job json.RawMessage }) (a
 	return answer, 0, nil
 }
 
-// byKind counts as the diff of a group does: only what there is, by Nomad's names.
+// byKind returns the counts that are not zero, by the names that Nomad's diffs have for them.
 func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	all := map[string]uint64{
 		"ignore": u.Ignore, "create": u.Place, "destroy": u.Stop, "canary": u.Canary, "in-place update": u.InPlaceUpdate,
@@ -69,6 +70,7 @@ func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	return all
 }
 
+// planJob answers with what registering a job would change, in a state that has caught up with the leader.
 func (a *API) planJob(r *http.Request, req api.JobPlanRequest) (any, fleet.Index, error) {
 	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
@@ -80,6 +82,7 @@ func (a *API) planJob(r *http.Request, req api.JobPlanRequest) (any, fleet.Index
 	return a.dryRun(r.Context(), job, req.Diff)
 }
 
+// dryRun returns the answer of planJob; withDiff adds the differences between the job and the registered version.
 func (a *API) dryRun(ctx context.Context, job *fleet.Job, withDiff bool) (any, fleet.Index, error) {
 	run, err := a.cfg.Jobs.DryRun(ctx, job)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"skerry/hub/state"
 )
 
+// registerJob validates a job and commits it with an evaluation. A job that only starts others (periodic,
+// parameterized) and a stopped one get no evaluation.
 func (a *API) registerJob(r *http.Request, req api.JobRegisterRequest) (any, fleet.Index, error) {
 	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {
@@ -48,7 +50,7 @@ func (a *API) registerJob(r *http.Request, req api.JobRegisterRequest) (any, fle
 	})
 }
 
-// joinWarnings joins what is to be said of a job that is accepted, a line each.
+// joinWarnings returns the warnings about a valid job, after others, one line each.
 func joinWarnings(job *fleet.Job, others ...string) string {
 	var lines []string
 	for _, line := range slices.Concat(others, validate.Warnings(job)) {
@@ -59,8 +61,8 @@ func joinWarnings(job *fleet.Job, others ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// decodeValidJob decodes a job that a request brought and refuses it with every
-// reason at once where it cannot be registered.
+// decodeValidJob decodes the job in a request. The error of an invalid job names all its problems. A job id in the
+// path must be the job's.
 func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body contains no job").
@@ -76,10 +78,11 @@ func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, 
 	return job, nil
 }
 
-// decodeJob reads a job and collects all that is wrong with it.
+// decodeJob decodes a job, puts it into the request's namespace and returns it with all its problems. If raw is no
+// job at all, it reports only that.
 func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
 	job, problems := validate.DecodeJob(raw)
-	if job.Type == "" { // it is no job at all, of which all else would be said, too
+	if job.Type == "" { // raw is no job at all: every other check would fail, too
 		return job, problems
 	}
 	clearHubFields(job)
@@ -99,8 +102,8 @@ func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet
 	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
 }
 
-// clearHubFields leaves out what only the hub writes: registering stops nothing, and makes no
-// child of another job.
+// clearHubFields clears the fields that only hubs set, and adds those that were set to job.Ignored. So a
+// registration can neither stop a job nor make it the child of another one.
 func clearHubFields(job *fleet.Job) {
 	for _, f := range []struct {
 		name string
@@ -116,10 +119,10 @@ func clearHubFields(job *fleet.Job) {
 	job.Stop, job.ParentID, job.Dispatched, job.DispatchIdempotencyToken, job.Payload = false, "", false, "", nil
 }
 
-const oneRegion = "leave region out, or ask a hub of that region: a cluster is one region, and passes nothing on"
+const oneRegion = "leave region out, or ask a hub of that region: a cluster is one region, and does not forward requests"
 
-// regionProblems refuses what is for another cluster; "global" is what a job has that
-// names none.
+// regionProblems returns the problem of a job for another region; nil: there is none. The default region "global"
+// fits every cluster.
 func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
 	if own := a.cfg.Cluster.Self().Region; job.Region != own && job.Region != fleet.DefaultRegion {
 		return fleet.Problems{{
@@ -130,7 +133,7 @@ func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
 	return nil
 }
 
-// tooLarge reports a job that no edge could be sent.
+// tooLarge returns the problem of a job that exceeds the size that can be sent to an edge; nil: it fits.
 func tooLarge(job *fleet.Job) fleet.Problems {
 	if why := state.CheckSpec(job); why != "" {
 		return fleet.Problems{{Message: why, Hint: "split the job, or let its tasks fetch what is large"}}
@@ -138,7 +141,7 @@ func tooLarge(job *fleet.Job) fleet.Problems {
 	return nil
 }
 
-// newEval makes the evaluation of a job that changed.
+// newEval returns a new pending evaluation of a job; now is in nanoseconds since 1970.
 func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluation {
 	return &fleet.Evaluation{
 		ID: fleet.EvalID(a.cfg.NewID()), Namespace: job.Namespace, Priority: job.Priority, Type: job.Type,
@@ -146,7 +149,8 @@ func (a *API) newEval(job *fleet.Job, trigger string, now int64) *fleet.Evaluati
 	}
 }
 
-// setEvalPriority gives an evaluation another priority than its job's; 0: it keeps that.
+// setEvalPriority sets the priority of an evaluation; 0 leaves that of its job. It fails if the priority is out of
+// range.
 func setEvalPriority(e *fleet.Evaluation, priority int) error {
 	switch {
 	case priority == 0:
@@ -159,8 +163,8 @@ func setEvalPriority(e *fleet.Evaluation, priority int) error {
 	return nil
 }
 
-// evalAnswer is what was committed, and not what the job is by now: a hub's own
-// state may be behind the entry, or hold somebody else's change that came after it.
+// evalAnswer makes the answer from the result of the committed entry. It does not read the state, which may lack the
+// entry or have a later change.
 func evalAnswer(res state.Result) api.EvalAnswer {
 	answer := api.EvalAnswer{EvalID: res.Eval, JobModifyIndex: res.Modify, Index: res.Index}
 	if res.Eval != "" {
@@ -169,6 +173,7 @@ func evalAnswer(res state.Result) api.EvalAnswer {
 	return answer
 }
 
+// deregisterJob stops a job, and with purge=true removes it. A job that does not exist is no error.
 func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	q, err := parseQuery(r)
 	if err != nil {
@@ -193,7 +198,7 @@ func (a *API) deregisterJob(r *http.Request) (any, fleet.Index, error) {
 	}
 	job, ok := a.cfg.State.View().Job(q.namespace, jobID(r))
 	if !ok {
-		return api.EvalAnswer{}, 0, nil // it is as it is to be
+		return api.EvalAnswer{}, 0, nil // there is nothing to stop
 	}
 	now := a.cfg.Now().UnixNano()
 	eval := a.newEval(job, fleet.TriggerJobDeregister, now)

@@ -28,15 +28,17 @@ func (a *API) jobRoutes() {
 	a.handlePutAndPost("/v1/job/{id}/stable", writeBody(a, a.markStable))
 }
 
+// listJobs lists the jobs of a namespace by namespace and id, each with its summary.
 func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	meta := r.URL.Query().Get("meta") == "true"
 	answer, err := page(r, v.Jobs(q.namespace, q.prefix), jobKey, func(j *fleet.Job) api.JobStub { return jobStub(v, j, meta) })
 	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), err
 }
 
-// jobKey orders jobs by namespace and id.
+// jobKey is the order key of lists that are ordered by namespace and job id.
 func jobKey(j *fleet.Job) string { return j.Namespace + "\x00" + string(j.ID) }
 
+// jobStub returns what lists show of a job; meta adds its metadata.
 func jobStub(v *state.View, j *fleet.Job, meta bool) api.JobStub {
 	sum := summarize(v, j)
 	stub := api.JobStub{
@@ -52,9 +54,10 @@ func jobStub(v *state.View, j *fleet.Job, meta bool) api.JobStub {
 	return stub
 }
 
+// jobID returns the job id in the request's path; "": the path has none.
 func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) }
 
-// needJob returns the job that a request names.
+// needJob returns the job that the request's path and namespace name. CodeNotFound: the state does not have it.
 func needJob(v *state.View, r *http.Request) (*fleet.Job, error) {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
 	j, ok := v.Job(namespace, jobID(r))
@@ -64,10 +67,12 @@ func needJob(v *state.View, r *http.Request) (*fleet.Job, error) {
 	return j, nil
 }
 
+// readJob answers with the whole job.
 func (a *API) readJob(_ *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	return j, j.ModifyIndex, nil
 }
 
+// jobAllocs lists the allocations of a job by id. With all=true it adds those of a purged job of the same id.
 func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	earlier, err := queryFlag(r, "all", false)
 	if err != nil {
@@ -82,8 +87,8 @@ func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Ind
 	return answer, max(v.TableIndex("allocs"), sinceJob(v, job)), err
 }
 
-// sinceJob is an index since when it is settled whether a list leaves out what there is of an
-// earlier job of the same id.
+// sinceJob returns the index at which a job was created, or for nil that of the newest change of any job. From then
+// on the lists of the job's objects leave out those of an earlier job of the same id.
 func sinceJob(v *state.View, job *fleet.Job) fleet.Index {
 	if job == nil {
 		return v.TableIndex("jobs")
@@ -91,6 +96,7 @@ func sinceJob(v *state.View, job *fleet.Job) fleet.Index {
 	return job.CreateIndex
 }
 
+// jobEvals lists the evaluations of a job, the newest first.
 func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	newestFirst := func(e *fleet.Evaluation) string { return byAge(^e.CreateIndex, string(e.ID)) }
 	of := filterByPrefix(q, v.EvalsByJob(q.namespace, jobID(r)), func(e *fleet.Evaluation) string { return string(e.ID) })
@@ -98,11 +104,12 @@ func (a *API) jobEvals(v *state.View, r *http.Request, q query) (any, fleet.Inde
 	return answer, v.TableIndex("evals"), err
 }
 
+// jobSummary answers with the counts of a job's allocations and children.
 func (a *API) jobSummary(v *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	return summarize(v, j), max(j.ModifyIndex, v.TableIndex("allocs")), nil
 }
 
-// jobVersions answers with the kept versions, newest first.
+// jobVersions answers with the kept versions of a job, the newest first. With diffs=true it adds their differences.
 func (a *API) jobVersions(v *state.View, r *http.Request, q query, j *fleet.Job) (any, fleet.Index, error) {
 	answer := api.JobVersionsAnswer{Versions: v.JobVersions(q.namespace, j.ID)}
 	var err error
@@ -112,7 +119,7 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query, j *fleet.Job)
 	return answer, j.ModifyIndex, err
 }
 
-// summarize counts a job's allocations.
+// summarize counts a job's allocations by group and status, and the children of a periodic or parameterized job.
 func summarize(v *state.View, j *fleet.Job) fleet.JobSummary {
 	out, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
 	if !j.Starts() {

@@ -13,12 +13,11 @@ import (
 	"skerry/hub/state"
 )
 
-// maxStatuses is how many jobs a request for statuses may name.
+// maxStatuses is the largest number of jobs that a request for statuses may name.
 const maxStatuses = 10_000
 
-// jobStatuses serves the statuses of all jobs but of those that others made (these too
-// with include_children), or of the jobs that the body names, the one that changed last
-// first.
+// jobStatuses lists the statuses of the jobs that the body names, or else of all jobs, the last changed first.
+// Children of other jobs are left out unless include_children is true or the body names them.
 func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	var req api.JobStatusesRequest
 	if r.Method != http.MethodGet {
@@ -49,7 +48,7 @@ func (a *API) jobStatuses(w http.ResponseWriter, r *http.Request) {
 	})(w, r)
 }
 
-// requestedJobs are the jobs that the request asks for.
+// requestedJobs iterates over the jobs that the request names, or else over all jobs; children includes child jobs.
 func requestedJobs(req api.JobStatusesRequest, v *state.View, q query, children bool) iter.Seq[*fleet.Job] {
 	if len(req.Jobs) > 0 {
 		return namedJobs(req, v, q)
@@ -57,6 +56,7 @@ func requestedJobs(req api.JobStatusesRequest, v *state.View, q query, children 
 	return selectItems(v.Jobs(q.namespace, q.prefix), func(j *fleet.Job) bool { return children || j.ParentID == "" })
 }
 
+// namedJobs iterates over the jobs that the request names, each once. Jobs that do not exist are left out.
 func namedJobs(req api.JobStatusesRequest, v *state.View, q query) iter.Seq[*fleet.Job] {
 	return func(yield func(*fleet.Job) bool) {
 		seen := make(map[*fleet.Job]bool, len(req.Jobs)) // one that is named twice is one item
@@ -77,6 +77,8 @@ func namedJobs(req api.JobStatusesRequest, v *state.View, q query) iter.Seq[*fle
 	}
 }
 
+// jobStatus returns the status of a job with its allocations (without replaced ones), children and newest
+// deployment.
 func jobStatus(v *state.View, j *fleet.Job) api.JobStatus {
 	s := api.JobStatus{
 		ID: j.ID, ParentID: j.ParentID, Namespace: j.Namespace, Name: j.Name, Type: j.Type, NodePool: j.NodePool, Datacenters: j.Datacenters,
@@ -107,6 +109,7 @@ func jobStatus(v *state.View, j *fleet.Job) api.JobStatus {
 	return s
 }
 
+// deploymentLine returns what a job's status shows of a deployment, also whether its canaries need a promotion.
 func deploymentLine(d *fleet.Deployment) *api.JobStatusDeployment {
 	line := &api.JobStatusDeployment{
 		ID: d.ID, IsActive: d.Active(), JobVersion: d.JobVersion, Status: d.Status,

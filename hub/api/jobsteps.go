@@ -22,6 +22,7 @@ func (a *API) stepRoutes() {
 	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
 }
 
+// validateScale returns what is wrong with a request to scale the job id; nil: nothing.
 func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 	wrong := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "scale job %s: %s", id, fmt.Sprintf(format, args...))
@@ -33,18 +34,18 @@ func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 	case req.Target["Job"] != "" && req.Target["Job"] != string(id):
 		return wrong("the target is job %q", req.Target["Job"])
 	case req.Error && req.Count != nil:
-		return wrong("an error does not come with a count")
+		return wrong("a request with Error has no Count")
 	case req.Count != nil && (*req.Count < 0 || *req.Count > fleet.JobCountMax):
 		return wrong("count %d is not within 0 to %d", *req.Count, fleet.JobCountMax)
 	case len(req.Message) > fleet.MaxScalingMessage:
-		return wrong("the message has %d bytes, at most %d are kept", len(req.Message), fleet.MaxScalingMessage)
+		return wrong("the message has %d bytes, at most %d are allowed", len(req.Message), fleet.MaxScalingMessage)
 	case err != nil || len(meta) > fleet.MaxScalingMeta:
-		return wrong("the meta has %d bytes as JSON, at most %d are kept", len(meta), fleet.MaxScalingMeta)
+		return wrong("Meta has %d bytes as JSON, at most %d are allowed", len(meta), fleet.MaxScalingMeta)
 	}
 	return nil
 }
 
-// scaleJob gives a group another count, or notes why it got none.
+// scaleJob changes the count of a group, or without a count records the message of an autoscaler as a scaling event.
 func (a *API) scaleJob(r *http.Request, req api.JobScaleRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -71,6 +72,7 @@ func (a *API) scaleJob(r *http.Request, req api.JobScaleRequest) (any, fleet.Ind
 	return commitAnswer(a, r, c, evalAnswer)
 }
 
+// scaleStatus answers with the wanted and actual counts of a job's groups, and their scaling events.
 func (a *API) scaleStatus(v *state.View, _ *http.Request, _ query, j *fleet.Job) (any, fleet.Index, error) {
 	events := v.ScalingEvents(j.Namespace, j.ID)
 	answer := api.ScaleStatus{
@@ -101,7 +103,8 @@ func (a *API) scaleStatus(v *state.View, _ *http.Request, _ query, j *fleet.Job)
 	return answer, max(v.TableIndex("jobs"), v.TableIndex("allocs")), nil
 }
 
-// evaluateJob has the scheduler look at a job again.
+// evaluateJob creates an evaluation of a job. ForceReschedule replaces failed allocations without waiting for their
+// delay.
 func (a *API) evaluateJob(r *http.Request, req api.JobEvaluateRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -117,6 +120,7 @@ func (a *API) evaluateJob(r *http.Request, req api.JobEvaluateRequest) (any, fle
 	}, evalAnswer)
 }
 
+// readSubmission answers with the job file of a version (by default the newest), if one is kept.
 func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.Job) (any, fleet.Index, error) {
 	version := j.Version
 	if s := r.URL.Query().Get("version"); s != "" {
@@ -132,7 +136,7 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.J
 		source := v.Submission(j.Namespace, j.ID, version)
 		if source == nil {
 			return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "read the submission of job %q: the file of version %d is not kept", j.ID, version).
-				WithHint("a file is kept if the job was registered with it, as skerry job run does, and it has at most %d bytes", fleet.MaxSubmission)
+				WithHint("a file is kept if the registration has it, as that of skerry job run, and if it has at most %d bytes", fleet.MaxSubmission)
 		}
 		return api.SubmissionAnswer{
 			Submission: *source, Namespace: j.Namespace, JobID: j.ID, Version: version, JobModifyIndex: kept.JobModifyIndex,
@@ -141,22 +145,23 @@ func (a *API) readSubmission(v *state.View, r *http.Request, q query, j *fleet.J
 	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "read the submission of job %q: version %d does not exist or is no longer kept", j.ID, version)
 }
 
-// submittedSource is the source that comes with a registration, and what is to be said of it.
+// submittedSource returns the job file that comes with a registration; nil: there is none. A file above
+// fleet.MaxSubmission is dropped, and the string is a warning that says so. An unknown format is an error.
 func submittedSource(s *fleet.Submission) (*fleet.Submission, string, error) {
 	if s == nil || s.Source == "" {
 		return nil, "", nil
 	}
 	if !slices.Contains([]string{fleet.FormatHCL1, fleet.FormatHCL2, fleet.FormatJSON}, s.Format) {
-		return nil, "", fleet.Errorf(fleet.CodeInvalid, "the format %q of the job's source is not known", s.Format).
+		return nil, "", fleet.Errorf(fleet.CodeInvalid, "read the submitted job file: its format %q is not known", s.Format).
 			WithHint("it is %s or %s", fleet.FormatHCL2, fleet.FormatJSON)
 	}
 	if size := submissionSize(s); size > fleet.MaxSubmission {
-		return nil, fmt.Sprintf("the job's source has %d bytes, more than %d, and is not kept", size, fleet.MaxSubmission), nil
+		return nil, fmt.Sprintf("the job file has %d bytes, more than %d, and is not kept", size, fleet.MaxSubmission), nil
 	}
 	return s, "", nil
 }
 
-// submissionSize is what of a job's source counts for MaxSubmission.
+// submissionSize returns the bytes of a job file and its variables, which fleet.MaxSubmission bounds.
 func submissionSize(s *fleet.Submission) int {
 	n := len(s.Source) + len(s.Variables)
 	for k, v := range s.VariableFlags {
@@ -171,6 +176,7 @@ const (
 	maxTagDescription = 1000
 )
 
+// tagVersion gives a version of a job a tag, and answers with the tag.
 func (a *API) tagVersion(r *http.Request, req api.JobTagRequest) (any, fleet.Index, error) {
 	name := r.PathValue("tag")
 	if len(name) > maxTagName || len(req.Description) > maxTagDescription {
@@ -182,11 +188,13 @@ func (a *API) tagVersion(r *http.Request, req api.JobTagRequest) (any, fleet.Ind
 	return tag, index, err
 }
 
+// untagVersion removes a tag from the version of a job that has it.
 func (a *API) untagVersion(r *http.Request) (any, fleet.Index, error) {
 	index, err := a.changeTag(r, state.JobTag{Tag: fleet.JobVersionTag{Name: r.PathValue("tag")}, Unset: true})
 	return struct{}{}, index, err
 }
 
+// changeTag commits a change of a tag, for the job that the request names, and returns the entry's index.
 func (a *API) changeTag(r *http.Request, c state.JobTag) (fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -197,8 +205,8 @@ func (a *API) changeTag(r *http.Request, c state.JobTag) (fleet.Index, error) {
 	return res.Index, err
 }
 
-// jobDiffs compares each version with the one before it, or where the request names
-// one, each with that.
+// jobDiffs compares each version with the next older one, or each with the version that diff_tag or diff_version
+// names. versions is ordered from the newest to the oldest.
 func jobDiffs(r *http.Request, versions []*fleet.Job) ([]diff.Job, error) {
 	p := r.URL.Query()
 	tag, number := p.Get("diff_tag"), p.Get("diff_version")
@@ -222,7 +230,7 @@ func jobDiffs(r *http.Request, versions []*fleet.Job) ([]diff.Job, error) {
 	return diffs, nil
 }
 
-// baseOf is the version of a tag, or of a number.
+// baseOf returns the version with a tag, or with a number; one of the two is "".
 func baseOf(versions []*fleet.Job, tag, number string) (*fleet.Job, error) {
 	n, err := strconv.ParseUint(number, 10, 64)
 	if number != "" && err != nil {

@@ -12,7 +12,7 @@ import (
 	"skerry/syncproto"
 )
 
-// logsFolder is where an allocation's folder has what its tasks wrote.
+// logsFolder is the folder of an allocation in which the output of its tasks is.
 const logsFolder = "alloc/logs"
 
 // logFile is one file of a task's output.
@@ -21,15 +21,15 @@ type logFile struct {
 	size int64
 }
 
-// logPosition is where in a task's files the next byte of its output lies, for edges of a release
-// that does not say so (RequestLogPieces): found once, when the output is asked for.
+// logPosition says in which file, and where in it, the next byte of a task's output is. It is estimated once, when
+// the output is requested, for edges of older releases, which do not report it (RequestLogPieces).
 type logPosition struct {
 	files []logFile // as they were when the output was asked for, the oldest first
 	at    int64     // in the first of files
 }
 
-// advanceBy returns the file and the offset of the next n bytes, and goes on behind them. What
-// is behind the last file that was there is taken for more of it.
+// advanceBy returns the file and offset of the next n bytes, and moves the position behind them. Bytes behind the
+// last known file count as more of that file.
 func (p *logPosition) advanceBy(n int64) (name string, offset int64) {
 	for len(p.files) > 1 && p.at >= p.files[0].size {
 		p.at -= p.files[0].size
@@ -40,8 +40,8 @@ func (p *logPosition) advanceBy(n int64) (name string, offset int64) {
 	return p.files[0].name, offset
 }
 
-// logPosition asks the edge which files a task's output lies in, and finds where a request
-// for it begins. Where that is not found out, the file is called after the task alone.
+// logPosition asks the edge for the files of a task's output, and returns where the output that req asks for begins.
+// If the edge does not answer, it is the start of the task's file number 0.
 func (a *API) logPosition(r *http.Request, req syncproto.Request) *logPosition {
 	named := req.Task + "." + req.Stream
 	unknown := &logPosition{files: []logFile{{name: path.Join(logsFolder, named+".0")}}}
@@ -61,6 +61,8 @@ func (a *API) logPosition(r *http.Request, req syncproto.Request) *logPosition {
 	return newLogPosition(list, named, req)
 }
 
+// newLogPosition finds the files that are called named.NUMBER in a listing, and returns the position at which the
+// output that req asks for begins.
 func newLogPosition(list []fleet.FileInfo, named string, req syncproto.Request) *logPosition {
 	p := &logPosition{}
 	numbers := map[string]int{}

@@ -14,11 +14,10 @@ import (
 	"skerry/syncproto"
 )
 
-// logChunk is how much of a task's output one frame carries.
+// logChunk is the largest piece of output in one frame, in bytes.
 const logChunk = 32 << 10
 
-// streamTaskLogs streams a task's output through the edge's own connection, as JSON
-// frames, or with plain=true as it is.
+// streamTaskLogs streams a task's output from its edge as JSON frames, or with plain=true as text.
 func (a *API) streamTaskLogs(w http.ResponseWriter, r *http.Request) {
 	node, req, err := a.logRequest(r)
 	if err != nil {
@@ -63,14 +62,15 @@ func (a *API) streamTaskLogs(w http.ResponseWriter, r *http.Request) {
 	a.noteLogEnd(req, copyAndFlush(out, http.NewResponseController(w), emit))
 }
 
+// noteLogEnd logs why a stream of task output ended; nil: it ended as it should, and nothing is logged.
 func (a *API) noteLogEnd(req syncproto.Request, err error) {
 	if err != nil {
 		a.cfg.Log.Debug("log stream ended", "alloc", req.Alloc, "task", req.Task, "error", err)
 	}
 }
 
-// sendLogPieces answers with the frames of a task's output, each with the file that the edge
-// read it from.
+// sendLogPieces copies the pieces of output that an edge sends to the client as frames, each with its file and
+// offset, until the edge ends the stream.
 func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader) error {
 	w.Header().Set("Content-Type", "application/json")
 	pieces, frames, rc := syncproto.NewReader(from), json.NewEncoder(w), http.NewResponseController(w)
@@ -96,7 +96,7 @@ func sendLogPieces(w http.ResponseWriter, req syncproto.Request, from io.Reader)
 	}
 }
 
-// copyAndFlush hands on what is read, flushing each piece, until the stream ends.
+// copyAndFlush passes each piece that it reads to emit and flushes it to the client, until the stream ends.
 func copyAndFlush(from io.Reader, rc *http.ResponseController, emit func([]byte) error) error {
 	if err := rc.Flush(); err != nil {
 		return err
@@ -121,6 +121,8 @@ func copyAndFlush(from io.Reader, rc *http.ResponseController, emit func([]byte)
 	}
 }
 
+// logRequest reads which output of which task a request asks for. It returns the node and the request for its edge,
+// or an error if the parameters are wrong or the node is unreachable.
 func (a *API) logRequest(r *http.Request) (fleet.NodeID, syncproto.Request, error) {
 	v := a.cfg.State.View()
 	al, err := needAlloc(v, r)

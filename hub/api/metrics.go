@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// serveMetrics serves Prometheus' format, and JSON with format=json. Nomad's published client says
-// neither what it wants nor what it accepts, and reads JSON.
+// serveMetrics answers with this hub's metrics: in Prometheus' format, or as JSON with format=json or without an
+// Accept header, as Nomad's Go client asks.
 func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	switch format := r.URL.Query().Get("format"); {
 	case format == "json", format == "" && r.Header.Get("Accept") == "":
@@ -29,6 +29,7 @@ func (a *API) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// metricsSummary gathers this hub's metrics in the shape of Nomad's JSON.
 func (a *API) metricsSummary() (api.MetricsSummary, error) {
 	s := api.MetricsSummary{
 		Timestamp: a.cfg.Now().UTC().Format(time.RFC3339), Gauges: []api.GaugeValue{}, Points: []struct{}{}, Counters: []api.SampledValue{}, Samples: []api.SampledValue{},
@@ -59,6 +60,7 @@ func (a *API) metricsSummary() (api.MetricsSummary, error) {
 	return s, nil
 }
 
+// sampleOf returns a histogram or summary as Nomad's sample, with its mean.
 func sampleOf(name string, count uint64, sum float64, labels map[string]string) api.SampledValue {
 	v := api.SampledValue{Name: name, Count: int(count), Sum: sum, Labels: labels}
 	if count > 0 {

@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// streamMonitor streams what this hub logs, or a node, from now on: as JSON frames, or with
-// plain=true as it is.
+// streamMonitor streams the log lines that this hub or a node writes from now on, as JSON frames, or with plain=true
+// as text, until the client leaves.
 func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
 	lines, err := a.openLogMonitor(r)
 	if err != nil {
@@ -36,7 +36,8 @@ func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// openLogMonitor begins to hear what a request asks for.
+// openLogMonitor opens the log of the hub or node that the request's parameters name, at their level. The log of
+// another hub is an error.
 func (a *API) openLogMonitor(r *http.Request) (io.ReadCloser, error) {
 	p := r.URL.Query()
 	level, err := logtap.ParseLevel(p.Get("log_level"))
@@ -66,7 +67,7 @@ func (a *API) openLogMonitor(r *http.Request) (io.ReadCloser, error) {
 	return a.cfg.Logs.Listen(level, asJSON)
 }
 
-// otherHubError says that a hub has to be asked itself.
+// otherHubError returns the error for a request about another hub: the client has to ask that hub itself.
 func (a *API) otherHubError(id fleet.HubID) error {
 	hub, ok := a.cfg.State.View().Hub(id)
 	if !ok {
@@ -76,6 +77,7 @@ func (a *API) otherHubError(id fleet.HubID) error {
 		WithHint("ask it itself, at http://%s", hub.HTTP)
 }
 
+// openNodeMonitor opens the log of a node's edge.
 func (a *API) openNodeMonitor(r *http.Request, id fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
 	if _, err := a.freshReachableNode(r, id, "monitor"); err != nil {
 		return nil, err

@@ -20,12 +20,14 @@ func (a *API) namespaceRoutes() {
 	a.handlePutAndPost("/v1/namespace/{name}", writeBody(a, a.storeNamespace))
 }
 
+// listNamespaces lists the namespaces by name.
 func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	name := func(n *fleet.Namespace) string { return n.Name }
 	answer, err := page(r, filterByPrefix(q, v.Namespaces(), name), name, unchangedItem[*fleet.Namespace])
 	return answer, v.TableIndex("namespaces"), err
 }
 
+// needNamespace returns the namespace whose name is in the request's path. CodeNotFound: the state does not have it.
 func needNamespace(v *state.View, r *http.Request) (*fleet.Namespace, error) {
 	name := r.PathValue("name")
 	n, ok := v.Namespace(name)
@@ -35,11 +37,12 @@ func needNamespace(v *state.View, r *http.Request) (*fleet.Namespace, error) {
 	return n, nil
 }
 
+// readNamespace answers with a namespace.
 func (a *API) readNamespace(_ *state.View, _ *http.Request, _ query, n *fleet.Namespace) (any, fleet.Index, error) {
 	return n, max(n.ModifyIndex, 1), nil
 }
 
-// checkUnsupported refuses the fields of a request that Skerry does not support.
+// checkUnsupported returns an error if the request has a field of Nomad that Skerry does not support.
 func checkUnsupported(req *api.NamespaceRequest) error {
 	name := ""
 	given := func(raw json.RawMessage) bool { return len(raw) > 0 && string(raw) != "null" }
@@ -58,7 +61,7 @@ func checkUnsupported(req *api.NamespaceRequest) error {
 	return fleet.Errorf(fleet.CodeUnsupported, "store namespace %q: %s is not supported", req.Name, name).WithHint("leave it out")
 }
 
-// storeNamespace makes a namespace, or replaces what is said of it.
+// storeNamespace creates a namespace, or replaces the one of that name.
 func (a *API) storeNamespace(r *http.Request, req api.NamespaceRequest) (any, fleet.Index, error) {
 	if name := r.PathValue("name"); name != "" {
 		if req.Name != "" && req.Name != name {
@@ -75,23 +78,23 @@ func (a *API) storeNamespace(r *http.Request, req api.NamespaceRequest) (any, fl
 	return commitAnswer(a, r, state.NamespaceStore{Namespace: req.Namespace}, indexAnswer)
 }
 
+// deleteNamespace removes a namespace. One with jobs that are not dead is refused.
 func (a *API) deleteNamespace(r *http.Request) (any, fleet.Index, error) {
 	return commitAnswer(a, r, state.NamespaceDelete{Name: r.PathValue("name")}, indexAnswer)
 }
 
-// intoNamespace gives a job the namespace of the request that brings it, where that
-// names one beside the default: what a client is told on its command line wins over
-// what is in the file.
+// intoNamespace sets the job's namespace to that of the request, if the request names one other than the default. So
+// the namespace of a command line wins over the one in the job file.
 func intoNamespace(r *http.Request, job *fleet.Job) {
 	if ns := r.URL.Query().Get("namespace"); ns != "" && ns != fleet.DefaultNamespace {
 		job.Namespace = ns
 	}
 }
 
-// namespaceProblems says why a job cannot be in its namespace. Where this hub thinks
-// so, it looks again when it has caught up: the namespace may be a moment old.
+// namespaceProblems returns why the job's namespace does not exist or does not admit the job; nil: it does. It
+// reports no problem before this hub has caught up with the leader, since the namespace may be new.
 func (a *API) namespaceProblems(r *http.Request, job *fleet.Job) fleet.Problems {
-	if job.Namespace == "" { // it could not be read
+	if job.Namespace == "" { // it was not decoded, and its problem is reported
 		return nil
 	}
 	ps := namespaceAdmission(a.cfg.State.View(), job)
@@ -101,12 +104,13 @@ func (a *API) namespaceProblems(r *http.Request, job *fleet.Job) fleet.Problems 
 	return ps
 }
 
+// namespaceAdmission returns why the job's namespace does not exist in v or does not admit the job; nil: it does.
 func namespaceAdmission(v *state.View, job *fleet.Job) fleet.Problems {
 	ns, ok := v.Namespace(job.Namespace)
 	if !ok {
 		return fleet.Problems{{
 			Path: "Namespace", Message: fmt.Sprintf("there is no namespace %q", job.Namespace),
-			Hint: "skerry namespace apply makes one; skerry namespace list shows those that there are",
+			Hint: "create it with skerry namespace apply; skerry namespace list shows the existing ones",
 		}}
 	}
 	return validate.NamespaceAdmits(ns, job)

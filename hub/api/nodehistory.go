@@ -12,8 +12,8 @@ import (
 	"skerry/hub/state"
 )
 
-// nodeHistory answers with a node's own record. With allocations=true it adds the records of
-// the allocations that were placed there, all in one timeline. since and until bound the time.
+// nodeHistory answers with the history of a node. With allocations=true it merges the histories of the node's
+// allocations into it. The parameters since and until limit the time.
 func (a *API) nodeHistory(v *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
 	withAllocs, err := queryFlag(r, "allocations", false)
 	if err != nil {
@@ -33,8 +33,8 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query, n *fleet.Node
 	return entries, index, nil
 }
 
-// nodeTimeline joins a node's own record and those of its allocations. The hub notes the loss
-// and the return of a node in each of these records; the timeline has each once.
+// nodeTimeline merges a node's own history and those of its allocations. Hubs record a lost or returned node in all
+// of these; the result has each such event once.
 func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry) []fleet.HistoryEntry {
 	type decision struct {
 		index fleet.Index
@@ -68,11 +68,11 @@ func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry) []fl
 	return timeline.Order(entries)
 }
 
-// nodeEventPrefix begins the events that the hub notes in the record of each allocation of a node.
+// nodeEventPrefix begins the names of the events that hubs record about a node in the histories of its allocations.
 const nodeEventPrefix = "node "
 
-// nameAsAllocs gives the entries of a node's own record the names that records of allocations
-// have for the same event: the loss of the node, and the session that ended it.
+// nameAsAllocs returns a copy of a node's history in which lost and returned nodes have the event names that the
+// histories of allocations have for them.
 func nameAsAllocs(own []fleet.HistoryEntry) []fleet.HistoryEntry {
 	entries := slices.Clone(own)
 	away := false
@@ -94,7 +94,7 @@ func nameAsAllocs(own []fleet.HistoryEntry) []fleet.HistoryEntry {
 	return entries
 }
 
-// timeRange reads the parameters since and until, each RFC 3339. A zero time is no bound.
+// timeRange reads the parameters since and until in RFC 3339. A zero time means no bound.
 func timeRange(r *http.Request) (since, until time.Time, err error) {
 	for name, at := range map[string]*time.Time{"since": &since, "until": &until} {
 		text := r.URL.Query().Get(name)

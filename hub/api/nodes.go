@@ -26,8 +26,8 @@ func (a *API) nodeRoutes() {
 	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", readObject(a, "pools", needPool, a.poolJobs))
 }
 
-// ofNode serves what there is of a node, and the pool of a name: for the router the two
-// paths are one.
+// ofNode serves /v1/node/{id}/{what} with the handler of parts for what, and /v1/node/pool/{name}, which the router
+// cannot tell from it.
 func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
 	pool := readObject(a, "pools", needPool, a.readPool)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -45,13 +45,13 @@ func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
+// listNodes lists the nodes by id.
 func (a *API) listNodes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	answer, err := pageNodes(r, v.Nodes(q.prefix))
 	return answer, v.TableIndex("nodes"), err
 }
 
-// pageNodes is page for nodes, by id: with their attributes and resources as the
-// parameters say.
+// pageNodes is page for nodes, by id. The request's parameters os and resources add attributes and resources.
 func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error) {
 	attributes, err := queryFlag(r, "os", false)
 	if err != nil {
@@ -70,6 +70,7 @@ func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error
 	})
 }
 
+// nodeStub returns what lists show of a node, without its resources.
 func nodeStub(n *fleet.Node, attributes bool) api.NodeStub {
 	stub := api.NodeStub{
 		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Site: n.AtSite(), Name: n.Name, NodeClass: n.NodeClass,
@@ -84,7 +85,7 @@ func nodeStub(n *fleet.Node, attributes bool) api.NodeStub {
 	return stub
 }
 
-// needNode returns the node that a request names.
+// needNode returns the node whose id is in the request's path. CodeNotFound: the state does not have it.
 func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
 	id := fleet.NodeID(r.PathValue("id"))
 	n, ok := v.Node(id)
@@ -94,6 +95,7 @@ func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
 	return n, nil
 }
 
+// readNode answers with the whole node. Its HTTPAddr is this hub's address.
 func (a *API) readNode(_ *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
 	// Nomad's client asks a node's own address for files and logs: here any hub passes that on.
 	reached := *n
@@ -101,6 +103,8 @@ func (a *API) readNode(_ *state.View, r *http.Request, _ query, n *fleet.Node) (
 	return &reached, n.ModifyIndex, nil
 }
 
+// nodeAllocs lists the allocations of a node by id, each whole. Its index is that of their newest change, or without
+// allocations that of all allocations.
 func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	of, newest := v.AllocsByNode(fleet.NodeID(r.PathValue("id"))), fleet.Index(0)
 	for al := range of {
@@ -113,13 +117,14 @@ func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.In
 	return answer, newest, err
 }
 
+// listPools lists the node pools by name.
 func (a *API) listPools(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	name := func(p *fleet.Pool) string { return p.Name }
 	answer, err := page(r, filterByPrefix(q, v.Pools(), name), name, unchangedItem[*fleet.Pool])
 	return answer, v.TableIndex("pools"), err
 }
 
-// storePool makes a node pool, or gives it other rules.
+// storePool creates a node pool, or replaces the one of that name.
 func (a *API) storePool(r *http.Request, p fleet.Pool) (any, fleet.Index, error) {
 	if name := r.PathValue("name"); name != "" {
 		if p.Name != "" && p.Name != name {

@@ -21,12 +21,13 @@ func (a *API) operatorRoutes() {
 	a.handlePutAndPost("/v1/operator/snapshot", a.writeHandler(a.restoreSnapshot))
 }
 
-// Standing is how far a hub is, as it says itself.
+// Standing is a hub's Raft term and the index of its last log entry.
 type Standing struct {
 	Term      uint64
 	LastIndex uint64
 }
 
+// raftConfiguration lists the hubs of the newest Raft configuration that this hub knows.
 func (a *API) raftConfiguration(*http.Request) (any, fleet.Index, error) {
 	peers, index, err := a.cfg.Cluster.Peers()
 	now := a.cfg.State.View().Index()
@@ -43,8 +44,8 @@ func (a *API) raftConfiguration(*http.Request) (any, fleet.Index, error) {
 	return answer, now, nil
 }
 
-// findNamedHub is the hub that a request names, by id or by its address: one that the log is replicated
-// to, or one that edges are still told to dial, as after a recovery from a lost quorum.
+// findNamedHub returns the hub whose id or address a request has; "": it has neither. Besides Raft's members it
+// finds hubs that only the state lists: after a recovery from a lost quorum edges still dial those.
 func (a *API) findNamedHub(r *http.Request) (fleet.HubID, error) {
 	p := r.URL.Query()
 	id, addr := fleet.HubID(p.Get("id")), p.Get("address")
@@ -76,6 +77,8 @@ func (a *API) findNamedHub(r *http.Request) (fleet.HubID, error) {
 		WithHint("hubs there are: %s", strings.Join(there, ", "))
 }
 
+// removePeer removes a hub from the Raft configuration and from the addresses that edges dial. The leader is
+// refused.
 func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err error) {
 	id, err := a.findNamedHub(r)
 	if err == nil && id == "" {
@@ -92,6 +95,7 @@ func (a *API) removePeer(r *http.Request) (answer any, index fleet.Index, err er
 	return struct{}{}, a.cfg.State.View().Index(), err
 }
 
+// transferLead hands the leadership to the hub that the request names, or else to the one with the newest log.
 func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err error) {
 	id, err := a.findNamedHub(r)
 	if err != nil {
@@ -102,14 +106,14 @@ func (a *API) transferLead(r *http.Request) (answer any, index fleet.Index, err 
 	return api.LeadershipTransfer{From: from, To: id}, a.cfg.State.View().Index(), err
 }
 
-// HubAnswerTimeout is how long a hub may take to say how far it is.
+// HubAnswerTimeout is how long a hub may take to answer with its Standing.
 const HubAnswerTimeout = 2 * time.Second
 
-// maxTrailing is how many entries a healthy hub may be behind this one.
+// maxTrailing is how many log entries a healthy hub may be behind this one.
 const maxTrailing = 250
 
-// autopilotHealth asks every hub how far it is. The status is 429 where one is not
-// healthy, as Nomad's is, but not with report=true.
+// autopilotHealth asks every hub for its Standing and answers with their health. The status is 429 if one is
+// unhealthy, as in Nomad, but not with report=true.
 func (a *API) autopilotHealth(w http.ResponseWriter, r *http.Request) {
 	peers, index, err := a.cfg.Cluster.Peers()
 	a.setAnswerHeaders(w, a.cfg.State.View().Index())

@@ -22,10 +22,11 @@ func (a *API) allocClientRoutes() {
 	a.handlePutAndPost("/v1/client/allocation/{id}/gc", a.writeHandler(a.collectAlloc))
 }
 
-// killSignal is what is sent where no signal is named.
+// killSignal is the signal that is sent if the request names none.
 const killSignal = "SIGKILL"
 
-// restartAlloc has an edge restart an allocation's tasks where they are: without a body all that run.
+// restartAlloc has the edge restart tasks of an allocation in place: the running ones, the named one, or with
+// AllTasks all.
 func (a *API) restartAlloc(r *http.Request, req api.AllocRestartRequest) (any, fleet.Index, error) {
 	if req.AllTasks && req.TaskName != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").
@@ -36,7 +37,7 @@ func (a *API) restartAlloc(r *http.Request, req api.AllocRestartRequest) (any, f
 	})
 }
 
-// signalAlloc has an edge send a signal to an allocation's tasks.
+// signalAlloc has the edge send a signal to all tasks of an allocation, or to the named one.
 func (a *API) signalAlloc(r *http.Request, req api.AllocSignalRequest) (any, fleet.Index, error) {
 	if req.Signal == "" {
 		req.Signal = killSignal
@@ -44,8 +45,8 @@ func (a *API) signalAlloc(r *http.Request, req api.AllocSignalRequest) (any, fle
 	return a.requestAllocAction(r, "signal", syncproto.Request{Kind: syncproto.RequestSignal, Task: req.Task, Signal: req.Signal})
 }
 
-// requestAllocAction has an edge do something, through its own connection, and answers when it
-// has. An edge that is away is not waited for.
+// requestAllocAction sends a request about the allocation in the request's path to its edge, and answers when the
+// edge has carried it out. It fails at once if the node is unreachable; verb begins the error's text.
 func (a *API) requestAllocAction(r *http.Request, verb string, req syncproto.Request) (any, fleet.Index, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
@@ -58,7 +59,7 @@ func (a *API) requestAllocAction(r *http.Request, verb string, req syncproto.Req
 	return struct{}{}, v.Index(), a.tellEdge(r, al.NodeID, req)
 }
 
-// tellEdge has an edge do something, and waits until it has.
+// tellEdge sends a request to an edge and returns when the edge has carried it out.
 func (a *API) tellEdge(r *http.Request, node fleet.NodeID, req syncproto.Request) error {
 	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
@@ -67,7 +68,7 @@ func (a *API) tellEdge(r *http.Request, node fleet.NodeID, req syncproto.Request
 	return out.Close()
 }
 
-// allocChecks asks an edge how the checks of an allocation went.
+// allocChecks asks the edge of an allocation for the newest results of its service checks.
 func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
@@ -80,10 +81,10 @@ func (a *API) allocChecks(r *http.Request) (any, fleet.Index, error) {
 	return answer, v.Index(), err
 }
 
-// noAnswer is an answer without a body.
+// noAnswer has writeAnswer send no body.
 type noAnswer struct{}
 
-// collectAlloc has an edge remove the folder of an allocation that has ended.
+// collectAlloc has the edge of an allocation that has ended remove its folder. One that has not ended is refused.
 func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
@@ -99,7 +100,7 @@ func (a *API) collectAlloc(r *http.Request) (any, fleet.Index, error) {
 	return noAnswer{}, v.Index(), a.tellEdge(r, al.NodeID, syncproto.Request{Kind: syncproto.RequestCollect, Alloc: al.ID})
 }
 
-// collectNode has an edge remove the folders of all allocations that have ended.
+// collectNode has a node's edge remove the folders of all its allocations that have ended.
 func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 	id := fleet.NodeID(r.URL.Query().Get("node_id"))
 	if id == "" {
@@ -113,7 +114,8 @@ func (a *API) collectNode(r *http.Request) (any, fleet.Index, error) {
 	return noAnswer{}, v.Index(), a.tellEdge(r, id, syncproto.Request{Kind: syncproto.RequestCollect})
 }
 
-// checkAllocReachable says why an allocation's tasks cannot be told anything.
+// checkAllocReachable returns an error if the allocation has ended, lacks the task ("": none is checked), or is on
+// an unreachable node. verb begins its text.
 func checkAllocReachable(v *state.View, al *fleet.Alloc, verb, task string) error {
 	if al.ClientTerminal() {
 		return fleet.Errorf(fleet.CodeConflict, "%s allocation %s: it has ended, its status is %s", verb, fleet.Short(al.ID), al.ClientStatus)
@@ -124,7 +126,7 @@ func checkAllocReachable(v *state.View, al *fleet.Alloc, verb, task string) erro
 	}
 	err := reachable(v, al, verb+" tasks")
 	if fleet.CodeOf(err) == fleet.CodeUnavailable {
-		return fleet.AsError(err).WithHint("its tasks go on as they are, and nothing was asked of them; ask again when the node is back")
+		return fleet.AsError(err).WithHint("its tasks keep running and were not changed; try again when the node is back")
 	}
 	return err
 }

@@ -18,17 +18,17 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of what a list may be asked.
+// Bounds of the parameters of lists.
 const (
-	// MaxFilter is the longest filter expression taken, in bytes.
+	// MaxFilter is the longest filter expression that is accepted, in bytes.
 	MaxFilter = 4 << 10
-	// maxFilterSteps bounds the work of parsing one.
+	// maxFilterSteps bounds the work of parsing a filter expression.
 	maxFilterSteps = 200_000
-	// maxToken is the longest page token that this API gives out, and takes.
+	// maxToken is the longest page token, in bytes.
 	maxToken = 2 << 10
 )
 
-// pages is what the parameters of a list endpoint mean.
+// pages has the parameters of a list request: page size, page token, order and filter.
 type pages struct {
 	perPage int // 0: all at once
 	from    string
@@ -38,16 +38,17 @@ type pages struct {
 	query   uint64           // fingerprint of all that decides what is listed, and in which order
 }
 
-// pageOfItems is an answer that may have a page behind it.
+// pageOfItems is one page of a list, and the token of the next page; "": it is the last.
 type pageOfItems struct {
 	answer any
 	next   string
 }
 
-// narrowing are the parameters that decide what a list holds and how it is
-// ordered: a token is good for the same ones alone.
+// narrowing are the parameters that change which items a list has, or their order. A page token is only valid with
+// the values that the first page had.
 var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable", "include_children", "all"}
 
+// parsePages reads the parameters of a list request. A token of another query is an error.
 func parsePages(r *http.Request) (pages, error) {
 	p := r.URL.Query()
 	var out pages
@@ -78,7 +79,7 @@ func parsePages(r *http.Request) (pages, error) {
 	return out, err
 }
 
-// parseFilter reads a filter expression; nil where there is none.
+// parseFilter compiles a filter expression; nil: s is "".
 func parseFilter(s string) (*bexpr.Evaluator, error) {
 	if s == "" {
 		return nil, nil
@@ -98,11 +99,13 @@ func parseFilter(s string) (*bexpr.Evaluator, error) {
 // first item of the page.
 const tokenVersion = 1
 
+// encodeToken returns the token of the page whose first item has the order key.
 func encodeToken(key string, query uint64) string {
 	b := binary.BigEndian.AppendUint64([]byte{tokenVersion}, query)
 	return base64.RawURLEncoding.EncodeToString(append(b, key...))
 }
 
+// decodeToken returns the order key in a page token. It fails if the token belongs to another query.
 func decodeToken(token string, query uint64) (key string, err error) {
 	if len(token) > maxToken {
 		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: it is longer than every token of this API")
@@ -121,11 +124,10 @@ func decodeToken(token string, query uint64) (key string, err error) {
 
 // Order keys. Those of one list sort as the list does, and no two are the same.
 
-// byAge orders from the oldest to the newest.
+// byAge returns an order key that sorts items from the oldest to the newest.
 func byAge(created fleet.Index, id string) string { return fmt.Sprintf("%020d.%s", created, id) }
 
-// ageKey is the order of a list of things that are known by ids: by age, or by id
-// where a prefix of the id is given.
+// ageKey returns the order key of an item of a list that is ordered by age, or by id if the query has a prefix.
 func ageKey(q query, created fleet.Index, id string) string {
 	if q.prefix != "" {
 		return id
@@ -133,9 +135,8 @@ func ageKey(q query, created fleet.Index, id string) string {
 	return byAge(created, id)
 }
 
-// page lists what the parameters of a request ask of items: in the order of key,
-// those that pass the filter, from where the token says. show makes what is
-// answered of an item.
+// page returns the page of items that the request's parameters select: filtered, ordered by key, starting at the
+// token. show makes the list item that is answered.
 func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
 	p, err := parsePages(r)
 	if err != nil {
@@ -144,7 +145,7 @@ func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show
 	return cutPage(p, items, key, show)
 }
 
-// cutPage is page for parameters that were read.
+// cutPage is page with parameters that were parsed already.
 func cutPage[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
 	type entry struct {
 		key  string
@@ -177,13 +178,12 @@ func cutPage[T, S any](p pages, items iter.Seq[T], key func(T) string, show func
 	return pageOfItems{answer: out}, nil
 }
 
-// filterByPrefix are those of the items that are known by what begins with the prefix of the
-// query.
+// filterByPrefix iterates over the items whose id or name, which known returns, has the query's prefix.
 func filterByPrefix[T any](q query, items iter.Seq[T], known func(T) string) iter.Seq[T] {
 	return selectItems(items, func(it T) bool { return strings.HasPrefix(known(it), q.prefix) })
 }
 
-// selectItems are the items that are wanted.
+// selectItems iterates over the items for which wanted is true.
 func selectItems[T any](items iter.Seq[T], wanted func(T) bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for it := range items {
@@ -194,7 +194,7 @@ func selectItems[T any](items iter.Seq[T], wanted func(T) bool) iter.Seq[T] {
 	}
 }
 
-// passesFilter reports whether an item passes the filter.
+// passesFilter reports whether an item passes the filter. It fails if the filter names a field that the item lacks.
 func (p pages) passesFilter(item any) (ok bool, err error) {
 	if p.filter == nil {
 		return true, nil
@@ -207,7 +207,7 @@ func (p pages) passesFilter(item any) (ok bool, err error) {
 	return ok, nil
 }
 
-// filterErrorText says why an expression does not fit what is listed, without the words of Go.
+// filterErrorText returns why a filter expression does not fit the items, in words of JSON instead of Go.
 func filterErrorText(err error) string {
 	s := strings.TrimPrefix(err.Error(), "error finding value in datum: ")
 	if field, _, ok := strings.Cut(s, " at part "); ok && strings.Contains(s, "struct field with name") {
@@ -216,4 +216,5 @@ func filterErrorText(err error) string {
 	return s
 }
 
+// unchangedItem is the show function of lists that answer with the items themselves.
 func unchangedItem[T any](v T) T { return v }

@@ -17,7 +17,7 @@ import (
 	"skerry/hub/state"
 )
 
-// query is what the parameters of a read mean.
+// query has the parameters that all reads share.
 type query struct {
 	namespace string // fleet.DefaultNamespace where none is named; "*" is all
 	prefix    string
@@ -26,6 +26,7 @@ type query struct {
 	stale     bool
 }
 
+// parseQuery reads the parameters that all reads share, and fills in their defaults.
 func parseQuery(r *http.Request) (query, error) {
 	p := r.URL.Query()
 	q := query{namespace: p.Get("namespace"), prefix: p.Get("prefix"), wait: DefaultWait, stale: p.Has("stale")}
@@ -50,7 +51,7 @@ func parseQuery(r *http.Request) (query, error) {
 	return q, nil
 }
 
-// queryFlag reads a parameter that is true or false.
+// queryFlag reads a boolean parameter; absent is its value if it is missing.
 func queryFlag(r *http.Request, name string, absent bool) (bool, error) {
 	s := r.URL.Query().Get(name)
 	if s == "" {
@@ -63,7 +64,8 @@ func queryFlag(r *http.Request, name string, absent bool) (bool, error) {
 	return on, nil
 }
 
-// checkIndex reads the parameter cas: the index that an object must have for it to be changed.
+// checkIndex reads the parameter cas (check and set): the ModifyIndex that an object must still have for the change
+// to happen. given is false if it is missing.
 func checkIndex(r *http.Request) (index uint64, given bool, err error) {
 	s := r.URL.Query().Get("cas")
 	if s == "" {
@@ -76,11 +78,11 @@ func checkIndex(r *http.Request) (index uint64, given bool, err error) {
 	return index, true, nil
 }
 
-// readFunc answers a read from a view; index is that of the answer.
+// readFunc answers a read from a view. index is the newest change of what it read, for blocking queries.
 type readFunc func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
 
-// readHandler serves a reader: it waits until this hub has caught up, and where the
-// caller names an index, until the answer is newer.
+// readHandler serves f as a read: it waits until this hub has caught up with the leader (not with stale), or with
+// the parameter index until the answer is newer than that index.
 func (a *API) readHandler(f readFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		q, err := parseQuery(r)
@@ -110,9 +112,9 @@ func (a *API) readHandler(f readFunc) http.HandlerFunc {
 	}
 }
 
-// readBlocking runs f until its index exceeds q.minIndex, what it reads has come or gone, or the
-// wait is over. A sixteenth of the wait is added at random, so that many waiters do not
-// come back at once.
+// readBlocking calls f again after each change until its index exceeds q.minIndex, the object that it reads appears
+// or disappears, or the wait ends. Up to a sixteenth of the wait is added at random: so waiting clients do not all
+// return at once.
 func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
 		v := a.cfg.State.View()
@@ -140,8 +142,8 @@ func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Ind
 	}
 }
 
-// readObject serves a reader of one object, which find returns. Where there is none, the answer has
-// the index of its table.
+// readObject serves a read of one object, which find returns and f answers with. If find fails, the answer has the
+// index of the object's table.
 func readObject[T any](
 	a *API, table string, find func(*state.View, *http.Request) (T, error),
 	f func(v *state.View, r *http.Request, q query, object T) (answer any, index fleet.Index, err error),
@@ -155,7 +157,8 @@ func readObject[T any](
 	})
 }
 
-// writeHandler serves a change. index is that of the entry.
+// writeHandler serves f, which makes a change and returns the answer and the index of its log entry. It also serves
+// requests about this hub that need no view.
 func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer, index, err := f(r)
@@ -168,7 +171,7 @@ func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Inde
 	}
 }
 
-// writeBody serves a change that the request's body describes.
+// writeBody serves a change whose parameters are in the request's JSON body. A missing body is an error.
 func writeBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
 		var req T
@@ -179,7 +182,7 @@ func writeBody[T any](a *API, f func(r *http.Request, req T) (answer any, index 
 	})
 }
 
-// writeOptionalBody is writeBody for requests that need no body.
+// writeOptionalBody is writeBody for requests whose body may be missing; req then has its zero value.
 func writeOptionalBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
 		var req T
@@ -190,7 +193,7 @@ func writeOptionalBody[T any](a *API, f func(r *http.Request, req T) (answer any
 	})
 }
 
-// commitAnswer commits a command, and makes the answer of its result.
+// commitAnswer commits a command through the leader, and makes the answer from its result.
 func commitAnswer[T any](a *API, r *http.Request, c state.Command, answer func(state.Result) T) (any, fleet.Index, error) {
 	res, err := a.commitCommand(r.Context(), c)
 	if err != nil {
@@ -199,16 +202,18 @@ func commitAnswer[T any](a *API, r *http.Request, c state.Command, answer func(s
 	return answer(res), res.Index, nil
 }
 
-// indexAnswer is the answer of a change of which only the index counts.
+// indexAnswer makes an answer that has only the index of the log entry.
 func indexAnswer(res state.Result) api.IndexAnswer { return api.IndexAnswer{Index: res.Index} }
 
-// commitCommand commits a command; a refusal is an error.
+// commitCommand commits a command through the leader and waits for its result. A command that was committed but
+// refused is an error, too.
 func (a *API) commitCommand(ctx context.Context, c state.Command) (state.Result, error) {
 	res, err := a.cfg.Cluster.Apply(ctx, c)
 	return res, res.Failure(err)
 }
 
-// decodeBody decodes a request's JSON body into v.
+// decodeBody decodes the request's JSON body into v. A missing body, an unknown key and a body for another namespace
+// or region are errors.
 func (a *API) decodeBody(r *http.Request, v any) error {
 	empty, err := a.readBody(r, v)
 	if empty {
@@ -217,13 +222,15 @@ func (a *API) decodeBody(r *http.Request, v any) error {
 	return err
 }
 
-// optionalBody is body where there need be none. A client that sends in chunks does not say
-// before that there is none.
+// optionalBody is decodeBody for requests whose body may be missing. Clients with chunked bodies do not announce
+// that they send none.
 func (a *API) optionalBody(r *http.Request, v any) error {
 	_, err := a.readBody(r, v)
 	return err
 }
 
+// readBody decodes the request's JSON body of at most MaxBody bytes into v, and checks its keys. empty: there is no
+// body.
 func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
 	if err != nil {
@@ -252,7 +259,7 @@ func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 	return false, keys.refuseUnknown()
 }
 
-// notJSON says what is wrong with a body, in JSON's words and not in those of Go.
+// notJSON returns why a body could not be decoded, in words of JSON instead of Go.
 func notJSON(err error) string {
 	var kind *json.UnmarshalTypeError
 	if !errors.As(err, &kind) {
@@ -265,7 +272,7 @@ func notJSON(err error) string {
 	return fmt.Sprintf("%s has the wrong type: JSON %s at byte %d", at, kind.Value, kind.Offset)
 }
 
-// setAnswerHeaders sets what Nomad's clients read from every answer.
+// setAnswerHeaders sets the headers that Nomad's clients read: the index, and whether this hub knows a leader.
 func (a *API) setAnswerHeaders(w http.ResponseWriter, index fleet.Index) {
 	_, known := a.cfg.Cluster.Leader()
 	h := w.Header()
@@ -274,6 +281,7 @@ func (a *API) setAnswerHeaders(w http.ResponseWriter, index fleet.Index) {
 	h.Set("X-Nomad-LastContact", "0")
 }
 
+// writeAnswer writes the answer as JSON, indented if the request has the parameter pretty.
 func (a *API) writeAnswer(w http.ResponseWriter, r *http.Request, answer any) {
 	if _, none := answer.(noAnswer); none {
 		return
@@ -288,7 +296,7 @@ func (a *API) writeAnswer(w http.ResponseWriter, r *http.Request, answer any) {
 	}
 }
 
-// writeError answers with an error's status and text.
+// writeError answers with an error's HTTP status, code, hint and text.
 func (a *API) writeError(w http.ResponseWriter, err error) {
 	e := fleet.AsError(err)
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -297,7 +305,7 @@ func (a *API) writeError(w http.ResponseWriter, err error) {
 	a.writeErrorAs(w, api.Status(e.Code), e)
 }
 
-// writeErrorAs is fail where the status is not that of the error's code.
+// writeErrorAs answers with an error and the given HTTP status. It logs internal errors.
 func (a *API) writeErrorAs(w http.ResponseWriter, status int, e *fleet.Error) {
 	if status == http.StatusInternalServerError && e.Code == fleet.CodeInternal {
 		a.cfg.Log.Error("request failed", "error", e)

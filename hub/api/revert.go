@@ -9,7 +9,7 @@ import (
 	"skerry/hub/state"
 )
 
-// revertJob registers an older version of a job again, as a new version.
+// revertJob registers an older version of a job again, as its newest version.
 func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.Index, error) {
 	current, older, err := a.versionOf(r, versionName{req.JobID, req.JobVersion, req.TaggedVersion})
 	if err != nil {
@@ -18,7 +18,7 @@ func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.I
 	switch {
 	case req.EnforcePriorVersion != nil && *req.EnforcePriorVersion != current.Version:
 		return nil, 0, fleet.Errorf(fleet.CodeConflict, "revert job %q: its current version is %d, not %d",
-			current.ID, current.Version, *req.EnforcePriorVersion).WithHint("look at what has changed")
+			current.ID, current.Version, *req.EnforcePriorVersion).WithHint("see what has changed with skerry job history")
 	case older.Version == current.Version:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: version %d is the current one", current.ID, older.Version).
 			WithHint("name an older version, as skerry job history lists them")
@@ -37,6 +37,7 @@ func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.I
 	}, evalAnswer)
 }
 
+// markStable sets whether a version of a job is stable, so that a failed deployment may revert to it.
 func (a *API) markStable(r *http.Request, req api.JobStableRequest) (any, fleet.Index, error) {
 	job, _, err := a.versionOf(r, versionName{id: req.JobID, number: req.JobVersion})
 	if err != nil {
@@ -48,13 +49,14 @@ func (a *API) markStable(r *http.Request, req api.JobStableRequest) (any, fleet.
 	}, func(res state.Result) stableAnswer { return stableAnswer{res.Modify, res.Index} })
 }
 
-// versionName is how a request names a version of a job.
+// versionName names a version of a job by its number or tag.
 type versionName struct {
 	id     fleet.JobID // "": the one of the path
 	number uint64
 	tag    string // "": by its number
 }
 
+// matchesVersion reports whether v is the version that n names.
 func (n versionName) matchesVersion(v *fleet.Job) bool {
 	if n.tag != "" {
 		return v.VersionTag != nil && v.VersionTag.Name == n.tag
@@ -62,6 +64,7 @@ func (n versionName) matchesVersion(v *fleet.Job) bool {
 	return v.Version == n.number
 }
 
+// String returns the version as error texts name it.
 func (n versionName) String() string {
 	if n.tag != "" {
 		return fmt.Sprintf("version %q", n.tag)
@@ -69,7 +72,8 @@ func (n versionName) String() string {
 	return fmt.Sprintf("version %d", n.number)
 }
 
-// versionOf returns the job of a request as it is now, and the version that the request names.
+// versionOf returns the newest version of the job in the request's path, and the version that name names.
+// CodeNotFound: the version is not kept.
 func (a *API) versionOf(r *http.Request, name versionName) (current, version *fleet.Job, err error) {
 	switch {
 	case name.id != "" && name.id != jobID(r):

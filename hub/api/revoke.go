@@ -9,11 +9,11 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// maxReason bounds why something is done, in bytes.
+// maxReason is the longest reason of a revocation, in bytes.
 const maxReason = 512
 
-// revokeNode expels an edge. The id must be whole: also a node that is not known any
-// more can be revoked.
+// revokeNode expels an edge for good: hubs refuse its certificate. The id must be complete, since a node that the
+// state does not have (any more) can be revoked, too.
 func (a *API) revokeNode(r *http.Request, req api.RevokeRequest) (any, fleet.Index, error) {
 	id := r.PathValue("id")
 	switch {
@@ -27,11 +27,12 @@ func (a *API) revokeNode(r *http.Request, req api.RevokeRequest) (any, fleet.Ind
 	}, nodeAnswer)
 }
 
-// readmitNode lets an edge go on whose data directory was put back to an older copy.
+// readmitNode lets an edge continue whose data directory was replaced by an older copy, which hubs refuse otherwise.
 func (a *API) readmitNode(r *http.Request) (any, fleet.Index, error) {
 	return commitAnswer(a, r, state.NodeReadmit{NodeID: fleet.NodeID(r.PathValue("id")), Now: a.cfg.Now().UnixNano()}, nodeAnswer)
 }
 
+// listRevocations lists the revoked nodes by id.
 func (a *API) listRevocations(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := func(r *fleet.Revocation) string { return string(r.NodeID) }
 	answer, err := page(r, filterByPrefix(q, v.Revocations(), id), id, unchangedItem[*fleet.Revocation])

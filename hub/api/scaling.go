@@ -14,8 +14,7 @@ func (a *API) scalingRoutes() {
 	a.mux.HandleFunc("GET /v1/scaling/policy/{id}", a.readHandler(a.readScaling))
 }
 
-// listScaling lists policies by id, of one job or type where the parameters name
-// them.
+// listScaling lists the scaling policies of a namespace by id. The parameters job and type narrow the list.
 func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	job, typ := r.URL.Query().Get("job"), r.URL.Query().Get("type")
 	asked := selectItems(scalingPolicies(v, q), func(p *api.ScalingPolicy) bool {
@@ -26,6 +25,7 @@ func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 	return answer, v.TableIndex("jobs"), err
 }
 
+// readScaling answers with the scaling policy whose id is in the path.
 func (a *API) readScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := r.PathValue("id")
 	for p := range scalingPolicies(v, q) {
@@ -36,7 +36,7 @@ func (a *API) readScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 	return nil, v.TableIndex("jobs"), fleet.Errorf(fleet.CodeNotFound, "scaling policy %q not found", id)
 }
 
-// scalingPolicies are those of the jobs that run.
+// scalingPolicies iterates over the scaling policies of the namespace's jobs that are not stopped.
 func scalingPolicies(v *state.View, q query) iter.Seq[*api.ScalingPolicy] {
 	return func(yield func(*api.ScalingPolicy) bool) {
 		for j := range v.Jobs(q.namespace, "") {
@@ -52,6 +52,7 @@ func scalingPolicies(v *state.View, q query) iter.Seq[*api.ScalingPolicy] {
 	}
 }
 
+// jobPolicies returns the scaling policies of a job's groups and tasks.
 func jobPolicies(j *fleet.Job) []*api.ScalingPolicy {
 	var all []*api.ScalingPolicy
 	for _, g := range j.TaskGroups {
@@ -67,7 +68,8 @@ func jobPolicies(j *fleet.Job) []*api.ScalingPolicy {
 	return all
 }
 
-// policyOf is what a scaling block of a group says, or one of a task.
+// policyOf converts the scaling block of a group, or of a task (not ""), to the API's type. Its id is derived from
+// what it scales.
 func policyOf(j *fleet.Job, group, task string, s *fleet.ScalingPolicy) *api.ScalingPolicy {
 	of := []string{j.Namespace, string(j.ID), group}
 	target := map[string]string{"Namespace": j.Namespace, "Job": string(j.ID), "Group": group}

@@ -14,14 +14,15 @@ func (a *API) schedulingRoutes() {
 	a.handlePutAndPost("/v1/operator/scheduler/configuration", a.writeHandler(a.storeScheduling))
 }
 
+// readScheduling answers with the scheduler configuration.
 func (a *API) readScheduling(v *state.View, _ *http.Request, _ query) (any, fleet.Index, error) {
 	c := v.Scheduling()
 	index := v.TableIndex("scheduler")
 	return api.SchedulerConfigurationResponse{SchedulerConfig: &c, Index: index}, index, nil
 }
 
-// storeScheduling takes a configuration as a whole; with cas=N only where entry N
-// was the last to change it.
+// storeScheduling replaces the scheduler configuration; with cas=N only if entry N was its last change. Updated in
+// the answer says whether it did.
 func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	cmd := state.SchedulerConfig{}
 	if err := a.decodeBody(r, &cmd.Config); err != nil {

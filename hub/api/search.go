@@ -13,11 +13,11 @@ import (
 
 // Bounds of a search, as Nomad has them.
 const (
-	// maxMatches is how many ids a prefix search gives of each context.
+	// maxMatches is the largest number of ids of one context in the answer to a prefix search.
 	maxMatches = 20
-	// maxFuzzy is how many matches a fuzzy search gives of each context.
+	// maxFuzzy is the largest number of matches of one context in the answer to a fuzzy search.
 	maxFuzzy = 100
-	// minTerm and maxTerm bound what is searched for, in bytes.
+	// minTerm (of fuzzy searches) and maxTerm bound the searched text, in bytes.
 	minTerm = 2
 	maxTerm = 512
 )
@@ -34,13 +34,13 @@ const (
 	contextNamespaces  = "namespaces"
 )
 
-// idContexts are those that have ids to search by prefix.
+// idContexts are the contexts whose objects are searched by the prefix of their ids.
 var idContexts = []string{contextAllocs, contextDeployments, contextEvals, contextJobs, contextNodes, contextPools, contextNamespaces}
 
-// insideJobs are the contexts of what is found inside of jobs.
+// insideJobs are the contexts of names within jobs.
 var insideJobs = []string{"groups", "services", "tasks", "images", "commands", "classes"}
 
-// later are contexts of what this release does not have: nothing is found there.
+// later are contexts of Nomad that Skerry does not have: a search there finds nothing.
 var later = []string{"quotas", "recommendations", "scaling_policy", "plugins", "vars", "volumes", "host_volumes"}
 
 func (a *API) searchRoutes() {
@@ -48,7 +48,8 @@ func (a *API) searchRoutes() {
 	a.handlePutAndPost("/v1/search/fuzzy", a.searchHandler(a.searchFuzzy))
 }
 
-// searchHandler makes a handler: a search is a read with a body, which is read once.
+// searchHandler serves f as a read whose parameters are in the body. Blocking queries call f several times with one
+// body.
 func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req api.SearchRequest
@@ -67,6 +68,7 @@ func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest
 	}
 }
 
+// validateSearch fills in the default context, and returns what is wrong with a search; nil: nothing.
 func validateSearch(req *api.SearchRequest) error {
 	if req.Context == "" {
 		req.Context = contextAll
@@ -82,11 +84,12 @@ func validateSearch(req *api.SearchRequest) error {
 	return nil
 }
 
+// includesContext reports whether a search covers a context.
 func includesContext(req api.SearchRequest, context string) bool {
 	return req.Context == contextAll || req.Context == context
 }
 
-// searchPrefix finds ids that begin with a prefix.
+// searchPrefix answers with the ids that begin with a prefix, by context.
 func (a *API) searchPrefix(v *state.View, q query, req api.SearchRequest) (any, error) {
 	answer := api.SearchAnswer{Matches: map[string][]string{}, Truncations: map[string]bool{}, SearchMeta: a.answerMeta(v)}
 	for _, context := range idContexts {
@@ -106,13 +109,14 @@ func (a *API) searchPrefix(v *state.View, q query, req api.SearchRequest) (any, 
 	return answer, nil
 }
 
+// answerMeta returns the index and leader fields that Nomad puts into the answer of a search.
 func (a *API) answerMeta(v *state.View) api.SearchMeta {
 	_, known := a.cfg.Cluster.Leader()
 	return api.SearchMeta{Index: v.Index(), KnownLeader: known}
 }
 
-// listMatchingIDs gives the ids of a context that may begin with a prefix, in order, as long as
-// more are wanted.
+// listMatchingIDs calls more with the ids of a context, in order, until it returns false. For pools and namespaces
+// that includes ids without the prefix.
 func listMatchingIDs(v *state.View, ns, context string, more func(id string) bool, prefix string) {
 	switch context {
 	case contextAllocs:
@@ -132,22 +136,25 @@ func listMatchingIDs(v *state.View, ns, context string, more func(id string) boo
 	}
 }
 
+// each calls f with the items of seq until f returns false.
 func each[T any](seq func(func(T) bool), f func(T) bool) { seq(f) }
 
-// fuzzyMatcher collects matches of a text by context.
+// fuzzyMatcher collects the names that contain a text, by context.
 type fuzzyMatcher struct {
 	text  string // lower case
 	found map[string][]api.FuzzyMatch
 }
 
+// matchName adds a name to the context's matches if it contains the text in any case. scope are the ids of the
+// objects that the name is in.
 func (f *fuzzyMatcher) matchName(context, name string, scope ...string) {
 	if strings.Contains(strings.ToLower(name), f.text) {
 		f.found[context] = append(f.found[context], api.FuzzyMatch{ID: name, Scope: scope})
 	}
 }
 
-// searchFuzzy finds names that have a text in them, and of what has no name the ids
-// that begin with it.
+// searchFuzzy answers with the names that contain a text, by context. Evaluations and deployments, which have no
+// names, are found by the prefix of their ids.
 func (a *API) searchFuzzy(v *state.View, q query, req api.SearchRequest) (any, error) {
 	if len(req.Text) < minTerm {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "search: %q is too short, at least %d bytes are needed", req.Text, minTerm)
@@ -195,7 +202,8 @@ func (a *API) searchFuzzy(v *state.View, q query, req api.SearchRequest) (any, e
 	return answer, nil
 }
 
-// matchJobs looks at jobs and at what is inside of them.
+// matchJobs searches the jobs of the namespace, and the names of groups, services, tasks, images and commands in
+// them.
 func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req api.SearchRequest) {
 	for j := range v.Jobs(q.namespace, "") {
 		job := []string{j.Namespace, string(j.ID)}
@@ -227,13 +235,13 @@ func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req api.SearchRequest) 
 	}
 }
 
-// text is a configured value that is text, else "".
+// text returns a value of a task's configuration if it is a string, else "".
 func text(v any) string {
 	s, _ := v.(string)
 	return s
 }
 
-// sortMatches puts names first in which the text comes early, then short ones.
+// sortMatches orders matches by the position of the text in the name, then by length, name and scope.
 func (f *fuzzyMatcher) sortMatches(found []api.FuzzyMatch) {
 	at := func(m api.FuzzyMatch) int { return strings.Index(strings.ToLower(m.ID), f.text) }
 	slices.SortStableFunc(found, func(x, y api.FuzzyMatch) int {

@@ -24,8 +24,8 @@ func (a *API) serviceRoutes() {
 	a.mux.HandleFunc("GET /v1/allocation/{id}/services", readObject(a, "allocs", needAlloc, a.allocServices))
 }
 
-// visibleServices lists what is registered for a job, or all for "". What nobody can reach at
-// the moment is there only where the request asks for it.
+// visibleServices iterates over the service registrations of a job, or of the namespace for "". Unreachable ones are
+// left out unless the request has unreachable=true.
 func (a *API) visibleServices(v *state.View, r *http.Request, ns string, job fleet.JobID) (iter.Seq[*fleet.ServiceRegistration], error) {
 	all, err := queryFlag(r, "unreachable", false)
 	if err != nil {
@@ -40,6 +40,7 @@ func (a *API) visibleServices(v *state.View, r *http.Request, ns string, job fle
 	}, nil
 }
 
+// listServices lists the services by namespace and name, each with the tags of all its registrations.
 func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
 	found, err := a.visibleServices(v, r, q.namespace, "")
@@ -73,14 +74,15 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 	return answer, index, err
 }
 
-// offeredService is a service, which as many may offer as like to.
+// offeredService names a service. Several allocations may register it.
 type offeredService struct{ namespace, name string }
 
+// pageKey is the order key of lists of services.
 func (o offeredService) pageKey() string { return o.namespace + "\x00" + o.name }
 
 func serviceName(s *fleet.ServiceRegistration) string { return s.ServiceName }
 
-// byNamespace puts services with their tags below their namespaces, in their order.
+// byNamespace groups an ordered list of services by namespace, and adds their tags.
 func byNamespace(list []offeredService, tags map[offeredService]map[string]bool) []api.ServiceList {
 	answer := []api.ServiceList{}
 	for _, o := range list {
@@ -93,7 +95,7 @@ func byNamespace(list []offeredService, tags map[offeredService]map[string]bool)
 	return answer
 }
 
-// readService lists who offers a service: all, or as many as are chosen for a caller.
+// readService lists the registrations of a service. With choose=NUMBER|KEY it answers with a stable choice of them.
 func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
 	found, err := a.visibleServices(v, r, q.namespace, "")
@@ -116,10 +118,11 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 
 func registrationID(s *fleet.ServiceRegistration) string { return s.ID }
 
+// registrationKey is the order key of lists of registrations.
 func registrationKey(s *fleet.ServiceRegistration) string { return s.Namespace + "\x00" + s.ID }
 
-// chooseRegistrations picks of a list as many as "NUMBER|KEY" says, so that one key always has the
-// same ones as long as they are there, and different keys have different ones.
+// chooseRegistrations returns as many registrations as choose, "NUMBER|KEY", says. A key always gets the same ones
+// while they exist; different keys are spread over all. It reorders list.
 func chooseRegistrations(list []*fleet.ServiceRegistration, choose string) ([]*fleet.ServiceRegistration, error) {
 	number, key, ok := strings.Cut(choose, "|")
 	n, err := strconv.Atoi(number)
@@ -138,7 +141,8 @@ func chooseRegistrations(list []*fleet.ServiceRegistration, choose string) ([]*f
 	return list[:min(n, len(list))], nil
 }
 
-// deleteService refuses: a registration lasts as long as what it follows from.
+// deleteService always fails: registrations follow from running allocations. The error names the allocation to stop,
+// or says that there is no such registration.
 func (a *API) deleteService(r *http.Request) (any, fleet.Index, error) {
 	q, err := parseQuery(r)
 	if err != nil {
@@ -158,6 +162,7 @@ func (a *API) deleteService(r *http.Request) (any, fleet.Index, error) {
 	return nil, v.Index(), fleet.Errorf(fleet.CodeNotFound, "service %q has no registration %q", name, id)
 }
 
+// jobServices lists the service registrations of a job's allocations.
 func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	index := v.TableIndex("services")
 	job := fleet.JobID(r.PathValue("id"))
@@ -173,7 +178,7 @@ func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.I
 	return answer, max(index, there.CreateIndex), err
 }
 
-// allocServices lists what one allocation offers, reachable or not.
+// allocServices lists the service registrations of an allocation, also unreachable ones.
 func (a *API) allocServices(v *state.View, r *http.Request, q query, al *fleet.Alloc) (any, fleet.Index, error) {
 	n, _ := v.Node(al.NodeID)
 	found := func(yield func(*fleet.ServiceRegistration) bool) {

@@ -16,7 +16,7 @@ import (
 	"skerry/hub/state"
 )
 
-// saveSnapshot serves the whole state as a file that checks itself.
+// saveSnapshot answers with a snapshot of the whole state, whose digest is in the header Digest.
 func (a *API) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	q, err := parseQuery(r)
 	if err == nil && !q.stale {
@@ -32,7 +32,8 @@ func (a *API) saveSnapshot(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// sendSnapshot writes the snapshot to a file first: its digest goes before it.
+// sendSnapshot writes the snapshot to a temporary file, then to the client: the digest in the header has to be known
+// first.
 func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
 	f, err := os.CreateTemp("", "skerry-snapshot-")
 	if err != nil {
@@ -62,9 +63,8 @@ func (a *API) sendSnapshot(w http.ResponseWriter, v *state.View) (err error) {
 	return err
 }
 
-// restoreSnapshot replaces the state by the snapshot in the request's body. All of it
-// is tried out aside first, so that what cannot be restored is refused before
-// anything is changed.
+// restoreSnapshot replaces the state of all hubs by the snapshot in the request's body. It first restores it into a
+// copy, so that a bad snapshot is refused before anything changes.
 func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, err error) {
 	f, err := os.CreateTemp("", "skerry-restore-")
 	if err != nil {
@@ -100,7 +100,7 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 	return done, done.Index, nil
 }
 
-// rehearseRestore tries a snapshot out.
+// rehearseRestore restores a snapshot into a copy of the state, and returns what the copy has. It changes nothing.
 func (a *API) rehearseRestore(f io.Reader) (api.RestoreAnswer, error) {
 	v, err := a.cfg.State.View().TryRestore(f, time.Now().UnixNano())
 	if err != nil {

@@ -11,6 +11,7 @@ func (a *API) systemRoutes() {
 	a.handlePutAndPost("/v1/system/reconcile/summaries", a.writeHandler(a.reconcileSummaries))
 }
 
+// collectGarbage removes all ended objects from the state now, whatever their age.
 func (a *API) collectGarbage(r *http.Request) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
@@ -21,8 +22,7 @@ func (a *API) collectGarbage(r *http.Request) (any, fleet.Index, error) {
 	return struct{}{}, a.cfg.State.View().Index(), nil
 }
 
-// reconcileSummaries has nothing to put right: a job's summary is counted with every
-// entry. It is there for scripts that ask for it.
+// reconcileSummaries does nothing, for scripts that ask for it: every log entry keeps the summaries of jobs right.
 func (a *API) reconcileSummaries(r *http.Request) (any, fleet.Index, error) {
 	return struct{}{}, a.cfg.State.View().Index(), a.cfg.Cluster.CatchUp(r.Context())
 }

@@ -19,12 +19,13 @@ func (a *API) tokenRoutes() {
 	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.writeHandler(a.revokeToken))
 }
 
-// Bounds of what a join token says.
+// Bounds of a join token.
 const (
 	maxTokenText = 256 // bytes of its description, and of its site
 	maxTokenTTL  = 10 * 365 * 24 * time.Hour
 )
 
+// tokenOf returns a join token as the API shows it, without its secret.
 func tokenOf(t *state.JoinToken) api.JoinToken {
 	out := api.JoinToken{
 		ID: t.ID, Roles: t.Roles, Description: t.Description, NodePool: t.NodePool, Site: t.Site,
@@ -37,12 +38,14 @@ func tokenOf(t *state.JoinToken) api.JoinToken {
 	return out
 }
 
+// listTokens lists the join tokens by id, also expired and used ones.
 func (a *API) listTokens(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := func(t *state.JoinToken) string { return t.ID }
 	answer, err := page(r, filterByPrefix(q, v.Tokens(), id), id, tokenOf)
 	return answer, v.TableIndex("tokens"), err
 }
 
+// readToken answers with a join token and the hubs and edges that it admitted.
 func (a *API) readToken(v *state.View, _ *http.Request, _ query, t *state.JoinToken) (any, fleet.Index, error) {
 	answer := tokenOf(t)
 	for _, admitted := range v.AdmittedBy(t.ID) {
@@ -51,6 +54,7 @@ func (a *API) readToken(v *state.View, _ *http.Request, _ query, t *state.JoinTo
 	return answer, v.TableIndex("tokens"), nil
 }
 
+// needToken returns the join token whose id is in the request's path. CodeNotFound: the state does not have it.
 func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 	id := r.PathValue("id")
 	t, ok := v.Token(id)
@@ -60,6 +64,7 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 	return t, nil
 }
 
+// createToken creates a join token. Its secret is in the answer alone: the state has only its hash.
 func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fleet.Index, error) {
 	now := a.cfg.Now()
 	kept, err := newJoinToken(req, now)
@@ -83,8 +88,7 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 	return api.CreatedToken{JoinToken: tokenOf(&kept), Token: token.String(), Index: res.Index}, res.Index, nil
 }
 
-// newJoinToken is what the cluster is to keep of the token that is asked for, without its
-// id and its secret.
+// newJoinToken checks a request for a join token, and returns the token for the state, without id and hash.
 func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, error) {
 	invalid := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "create a join token: "+format, args...)
@@ -116,7 +120,7 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 	return kept, nil
 }
 
-// revokeToken removes a join token. What it let in stays.
+// revokeToken removes a join token. The machines that it admitted stay.
 func (a *API) revokeToken(r *http.Request) (any, fleet.Index, error) {
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err

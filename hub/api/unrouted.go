@@ -8,11 +8,11 @@ import (
 	"skerry/fleet"
 )
 
-// catchAllPattern is the pattern of what no endpoint is for.
+// catchAllPattern is the router's pattern of requests that no other pattern fits.
 const catchAllPattern = "/"
 
-// serveUnrouted answers what no endpoint is for: a path that is served by other methods, one of
-// a job whose id has slashes that are not escaped, and what there is not.
+// serveUnrouted serves requests that fit no route: it stores a node pool, answers 405 if the path has other methods,
+// tries again with slashes in a job's id escaped, and else answers 404.
 func (a *API) serveUnrouted(w http.ResponseWriter, r *http.Request) {
 	if name, ok := storedPool(r); ok {
 		r.SetPathValue("name", name)
@@ -32,19 +32,20 @@ func (a *API) serveUnrouted(w http.ResponseWriter, r *http.Request) {
 	a.noSuchEndpoint(w, r)
 }
 
-// storedPool is the pool that a request stores by its path: for the router this path and
-// /v1/node/{id}/drain are in each other's way.
+// storedPool returns the node pool that a PUT or POST of /v1/node/pool/{name} stores. This path cannot be a route:
+// it conflicts with /v1/node/{id}/drain.
 func storedPool(r *http.Request) (name string, ok bool) {
 	name, ok = strings.CutPrefix(r.URL.Path, "/v1/node/pool/")
 	writes := r.Method == http.MethodPut || r.Method == http.MethodPost
 	return name, ok && writes && name != "" && !strings.Contains(name, "/")
 }
 
+// noSuchEndpoint answers 404.
 func (a *API) noSuchEndpoint(w http.ResponseWriter, r *http.Request) {
 	a.writeError(w, fleet.Errorf(fleet.CodeNotFound, "no such endpoint: %s %s", r.Method, r.URL.Path))
 }
 
-// allowedMethods are those by which a request's path is served.
+// allowedMethods returns the other methods that have a route for the request's path.
 func (a *API) allowedMethods(r *http.Request) []string {
 	var served []string
 	for _, m := range []string{http.MethodGet, http.MethodPut, http.MethodPost, http.MethodDelete} {
@@ -55,14 +56,15 @@ func (a *API) allowedMethods(r *http.Request) []string {
 	return served
 }
 
+// hasRoute reports whether a request fits a route.
 func (a *API) hasRoute(r *http.Request) bool {
 	_, pattern := a.mux.Handler(r)
 	return pattern != catchAllPattern
 }
 
-// withEscapedJobID is the request that is meant where the id of a job stands in the path as it is:
-// those of dispatched and periodic jobs have slashes. What follows the id is as long as
-// there is an endpoint for; nil where the path is not one of a job.
+// withEscapedJobID returns the request with the slashes in a job's id escaped (ids of dispatched and periodic jobs
+// have some), for the shortest id that gives a path with a route. nil: the path is not one of a job, or none has a
+// route.
 func (a *API) withEscapedJobID(r *http.Request) *http.Request {
 	const jobs = "/v1/job/"
 	rest, ok := strings.CutPrefix(r.URL.Path, jobs)

@@ -11,10 +11,10 @@ import (
 	"skerry/syncproto"
 )
 
-// maxAnswer bounds what an edge answers in JSON, in bytes.
+// maxAnswer is the largest JSON answer of an edge, in bytes.
 const maxAnswer = 4 << 20
 
-// askEdgeForJSON has an edge answer a request in JSON.
+// askEdgeForJSON sends a request to an edge and returns its JSON answer. An answer that is no JSON is an error.
 func (a *API) askEdgeForJSON(r *http.Request, node fleet.NodeID, req syncproto.Request) (json.RawMessage, error) {
 	out, err := a.cfg.Edges.Logs(r.Context(), node, req)
 	if err != nil {
@@ -31,7 +31,7 @@ func (a *API) askEdgeForJSON(r *http.Request, node fleet.NodeID, req syncproto.R
 	return b, nil
 }
 
-// allocUsage asks an edge what an allocation's tasks use, or one of them.
+// allocUsage asks the edge of an allocation for the resources that its tasks, or one task, use now.
 func (a *API) allocUsage(r *http.Request) (any, fleet.Index, error) {
 	v, al, err := a.freshAlloc(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func (a *API) allocUsage(r *http.Request) (any, fleet.Index, error) {
 	return answer, v.Index(), err
 }
 
-// nodeUsage asks an edge what its machine uses.
+// nodeUsage asks a node's edge for the resources that its machine uses now.
 func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
 	id := fleet.NodeID(r.URL.Query().Get("node_id"))
 	if id == "" {
@@ -60,8 +60,8 @@ func (a *API) nodeUsage(r *http.Request) (any, fleet.Index, error) {
 	return answer, v.Index(), err
 }
 
-// freshReachableNode returns a view that is as new as the request, or why the node cannot be
-// asked anything.
+// freshReachableNode waits until this hub has caught up with the leader, and returns a view. It fails if the node is
+// unreachable; verb begins the error's text.
 func (a *API) freshReachableNode(r *http.Request, id fleet.NodeID, verb string) (*state.View, error) {
 	err := a.cfg.Cluster.CatchUp(r.Context())
 	v := a.cfg.State.View()
@@ -71,7 +71,7 @@ func (a *API) freshReachableNode(r *http.Request, id fleet.NodeID, verb string) 
 	return v, nodeReachable(v, id, verb)
 }
 
-// nodeReachable says why a node cannot be asked anything.
+// nodeReachable returns an error if the node does not exist, is disconnected or is down; verb begins its text.
 func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
 	n, ok := v.Node(id)
 	switch {
@@ -80,7 +80,7 @@ func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
 			WithHint("skerry node status --verbose lists the nodes with their complete ids")
 	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
 		return fleet.Errorf(fleet.CodeUnavailable, "%s node %s: it is %s", verb, n.Name, n.Status).
-			WithHint("ask again when it is back")
+			WithHint("try again when it is back")
 	}
 	return nil
 }

@@ -9,7 +9,8 @@ import (
 	"skerry/hub/state"
 )
 
-// addDeferred counts an allocation whose window opens at a time (zero: never).
+// addDeferred counts an allocation that waits for an update window. p.Opens becomes the earliest opening; a zero
+// time means that the window never opens.
 func addDeferred(p *api.WindowProgress, opens time.Time) {
 	p.Deferred++
 	if !opens.IsZero() && (p.Opens == nil || opens.Before(*p.Opens)) {
@@ -18,7 +19,7 @@ func addDeferred(p *api.WindowProgress, opens time.Time) {
 	}
 }
 
-// windowTracker tell which allocations of a deployment wait for windows.
+// windowTracker says which allocations of a deployment wait for update windows. It belongs to one request.
 type windowTracker struct {
 	view           *state.View
 	job            *fleet.Job // nil: none waits
@@ -27,16 +28,16 @@ type windowTracker struct {
 	waitsForWindow map[nodeAndName]bool // where an edge keeps an older version running until a window opens
 }
 
-// zoneAndGroup is a group in a time zone: there its windows stand alike.
+// zoneAndGroup is a group in a time zone: its update windows open at the same time on all nodes of the zone.
 type zoneAndGroup struct{ zone, group string }
 
-// nodeAndName is a name of a job on a node.
+// nodeAndName is the name of a job's allocation on a node.
 type nodeAndName struct {
 	node fleet.NodeID
 	name string
 }
 
-// hasWindows reports whether updates of a group of the job wait for windows.
+// hasWindows reports whether a group of the job has update windows.
 func hasWindows(j *fleet.Job) bool {
 	for _, g := range j.TaskGroups {
 		if g.Update != nil && len(g.Update.Windows) > 0 {
@@ -46,6 +47,8 @@ func hasWindows(j *fleet.Job) bool {
 	return false
 }
 
+// newWindowTracker returns the tracker of a deployment. If the deployment has ended, is not of the job's newest
+// version, or has no windows, no allocation waits.
 func (a *API) newWindowTracker(v *state.View, d *fleet.Deployment) *windowTracker {
 	s := &windowTracker{view: v, now: a.cfg.Now(), known: map[zoneAndGroup]cron.WindowState{}, waitsForWindow: map[nodeAndName]bool{}}
 	job, ok := v.Job(d.Namespace, d.JobID)
@@ -61,6 +64,8 @@ func (a *API) newWindowTracker(v *state.View, d *fleet.Deployment) *windowTracke
 	return s
 }
 
+// windowState returns whether the update windows of an allocation's group are open on its node, and when they open
+// next. Without a node they are open.
 func (s *windowTracker) windowState(al *fleet.Alloc) cron.WindowState {
 	n, ok := s.view.Node(al.NodeID)
 	if !ok {
@@ -75,8 +80,7 @@ func (s *windowTracker) windowState(al *fleet.Alloc) cron.WindowState {
 	return w
 }
 
-// closedUntil reports whether an allocation waits for a window, and when that opens (zero:
-// never).
+// closedUntil reports whether an allocation waits for an update window, and when the window opens (zero: never).
 func (s *windowTracker) closedUntil(al *fleet.Alloc) (opens time.Time, closed bool) {
 	switch {
 	case s.job == nil || al.NoLongerWanted() || al.ClientStatus == fleet.ClientUnknown:
@@ -88,7 +92,7 @@ func (s *windowTracker) closedUntil(al *fleet.Alloc) (opens time.Time, closed bo
 	return w.Next, !w.Open
 }
 
-// progressByGroup sums up what of a deployment waits for windows, by group.
+// progressByGroup counts by group the allocations that wait for update windows; nil: none can.
 func (s *windowTracker) progressByGroup(d *fleet.Deployment) map[string]api.WindowProgress {
 	if s.job == nil {
 		return nil
