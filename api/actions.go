@@ -7,14 +7,14 @@ import (
 	"skerry/fleet"
 )
 
-// JobAction is an action of a job, and where in it it stands.
+// JobAction is an action of a job, with the task and task group that define it.
 type JobAction struct {
 	fleet.Action
 	TaskName      string
 	TaskGroupName string
 }
 
-// ActionsOf lists the actions of a job in the order of its file.
+// ActionsOf lists the actions of all tasks of a job, in the order of its file.
 func ActionsOf(j *fleet.Job) []JobAction {
 	list := []JobAction{}
 	for _, g := range j.TaskGroups {
@@ -27,7 +27,8 @@ func ActionsOf(j *fleet.Job) []JobAction {
 	return list
 }
 
-// FindAction finds an action of a job by its name; group and task may be "" where that leaves one.
+// FindAction returns the one action with a name among the actions of a job. An empty group or task matches any. Its
+// errors list the actions to choose from: no action matches, or several do.
 func FindAction(job fleet.JobID, actions []JobAction, group, task, name string) (JobAction, error) {
 	var found, others []JobAction
 	for _, a := range actions {
@@ -53,6 +54,7 @@ func FindAction(job fleet.JobID, actions []JobAction, group, task, name string) 
 		WithHint("an action block of a task is one")
 }
 
+// describeActionScope returns " in task T of group G" for an error text, or as much of it as is named.
 func describeActionScope(group, task string) string {
 	switch {
 	case group != "" && task != "":
@@ -65,6 +67,7 @@ func describeActionScope(group, task string) string {
 	return ""
 }
 
+// actionPlaces lists where actions are defined, as GROUP/TASK.
 func actionPlaces(actions []JobAction) string {
 	var list []string
 	for _, a := range actions {
@@ -73,6 +76,7 @@ func actionPlaces(actions []JobAction) string {
 	return strings.Join(list, ", ")
 }
 
+// actionNames lists the names of actions, each once.
 func actionNames(actions []JobAction) string {
 	var list []string
 	for _, a := range actions {

@@ -37,15 +37,15 @@ type AllocStub struct {
 	AllocatedResources    any `json:",omitempty"` // as an allocation has them, where they are asked for
 }
 
-// HistoryAnswer is an allocation's timeline, both sides in one. Dropped counts
-// what the hub let go at its bound, the least important first.
+// HistoryAnswer is an allocation's timeline of the records of hubs and its edge. Dropped counts the entries that the
+// hubs removed at their bound, the least important first.
 type HistoryAnswer struct {
 	Alloc   AllocStub
 	Entries []fleet.HistoryEntry
 	Dropped uint64
 }
 
-// StreamFrame is a piece of a file in a framed stream.
+// StreamFrame is a piece of a file, output or log in a framed stream.
 type StreamFrame struct {
 	Offset    int64  `json:",omitempty"`
 	Data      []byte `json:",omitempty"`
@@ -53,17 +53,18 @@ type StreamFrame struct {
 	FileEvent string `json:",omitempty"`
 }
 
-// AllocStopAnswer answers the stop of an allocation. Without EvalID it had ended, or was stopping.
+// AllocStopAnswer answers the stop of an allocation. EvalID is "" if it had ended or was stopping already.
 type AllocStopAnswer struct {
 	EvalID fleet.EvalID
 	Index  fleet.Index
 }
 
-// AllocRestartRequest restarts the running tasks of an allocation, one task, or all tasks.
+// AllocRestartRequest restarts tasks of an allocation: TaskName, or with AllTasks all; with neither, the running
+// ones.
 type AllocRestartRequest struct {
 	TaskName string
 	AllTasks bool
 }
 
-// AllocSignalRequest sends a signal to the tasks of an allocation, or to one.
+// AllocSignalRequest sends a signal ("": SIGKILL) to a task of an allocation, or to all for "".
 type AllocSignalRequest struct{ Task, Signal string }

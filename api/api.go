@@ -9,17 +9,17 @@ import (
 	"skerry/fleet"
 )
 
-// NextTokenHeader names the page after this one, where there is one.
+// NextTokenHeader is the header with the token of the next page; it is missing on the last page.
 const NextTokenHeader = "X-Nomad-NextToken"
 
-// CodeHeader carries the fleet.Code of an error; the body is its message, as
-// Nomad's clients expect. HintHeader carries the hint.
+// CodeHeader is the header with the fleet.Code of an error, HintHeader that with its hint. The body is the error's
+// text, as Nomad's clients expect.
 const (
 	CodeHeader = "X-Skerry-Code"
 	HintHeader = "X-Skerry-Hint"
 )
 
-// Status is the HTTP status of a code.
+// Status returns the HTTP status of an error with the code c.
 func Status(c fleet.Code) int {
 	switch c {
 	case fleet.CodeInvalid, fleet.CodeUnsupported:
@@ -36,5 +36,5 @@ func Status(c fleet.Code) int {
 	return http.StatusInternalServerError
 }
 
-// IndexAnswer is the index of the log entry that made a change.
+// IndexAnswer answers a change with the index of its log entry.
 type IndexAnswer struct{ Index fleet.Index }

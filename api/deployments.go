@@ -15,15 +15,15 @@ type DeploymentAnswer struct {
 	Index                 fleet.Index
 }
 
-// Progress is how far a deployment is, by group and site.
+// Progress is the progress of a deployment, by group and site.
 type Progress struct {
 	Deployment *fleet.Deployment
 	Groups     map[string]map[string]SiteProgress // by group, then site
 	// Windows is what waits for windows of updates, by group; nil: nothing can.
 	Windows map[string]WindowProgress `json:",omitempty"`
-	// Outlook is what becomes of it if nothing more becomes healthy; nil: it is over, or paused.
+	// Outlook is how it ends if no further allocation becomes healthy; nil: it has ended, or is paused.
 	Outlook *fleet.DeploymentOutlook `json:",omitempty"`
-	// Failed are its allocations that failed or are unhealthy, the newest first, failedShown at most.
+	// Failed are its newest failed or unhealthy allocations. There is a limit on their number.
 	Failed []AllocStub `json:",omitempty"`
 }
 
@@ -37,7 +37,7 @@ type SiteProgress struct {
 	Shut int `json:",omitempty"` // the part of Waiting whose update windows are closed
 }
 
-// Plus adds what is at another site.
+// Plus returns the sum of the counts of s and o.
 func (s SiteProgress) Plus(o SiteProgress) SiteProgress {
 	return SiteProgress{
 		Healthy: s.Healthy + o.Healthy, Running: s.Running + o.Running, Deferred: s.Deferred + o.Deferred,
@@ -45,7 +45,7 @@ func (s SiteProgress) Plus(o SiteProgress) SiteProgress {
 	}
 }
 
-// Total adds up a group's sites.
+// Total returns the sum of a group's counts over all sites.
 func (p Progress) Total(group string) SiteProgress {
 	var sum SiteProgress
 	for _, n := range p.Groups[group] {
@@ -54,13 +54,13 @@ func (p Progress) Total(group string) SiteProgress {
 	return sum
 }
 
-// WindowProgress is what of a group's rollout waits for windows of updates.
+// WindowProgress counts the allocations of a group that wait for update windows.
 type WindowProgress struct {
 	Deferred int        // allocations whose node's windows are closed
 	Opens    *time.Time `json:",omitempty"` // when the first of them opens; nil: none does again
 }
 
-// DeploymentDetail is a deployment with what of it waits for windows, by group.
+// DeploymentDetail is a deployment with the counts of its allocations that wait for update windows, by group.
 type DeploymentDetail struct {
 	*fleet.Deployment
 	Windows map[string]WindowProgress `json:",omitempty"`

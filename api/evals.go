@@ -6,13 +6,13 @@ import (
 	"skerry/fleet"
 )
 
-// EvalDetail is an evaluation with those that led to it, and those that it led to.
+// EvalDetail is an evaluation with the ones that are linked to it: that led to it, follow from it, or wait for it.
 type EvalDetail struct {
 	*fleet.Evaluation
 	RelatedEvals []EvalStub
 }
 
-// EvalStub is an evaluation that is related to another one.
+// EvalStub is an evaluation in a list of related ones.
 type EvalStub struct {
 	ID                fleet.EvalID
 	Namespace         string

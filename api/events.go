@@ -2,8 +2,8 @@ package api
 
 import "skerry/fleet"
 
-// EventBatch has the events of one log entry, in Nomad's shape. The last line of a stream that
-// cannot go on has an Error.
+// EventBatch has the events of one log entry, in Nomad's shape. A stream that cannot continue ends with a batch that
+// has only Error.
 type EventBatch struct {
 	Index  fleet.Index
 	Events []Event
@@ -21,7 +21,7 @@ type Event struct {
 	Payload    EventPayload
 }
 
-// EventPayload is the object, as the entry left it.
+// EventPayload has the object of an event, as the log entry left it. Only one of the pointers is set.
 type EventPayload struct {
 	Job        *fleet.Job                 `json:",omitempty"`
 	Deleted    bool                       `json:",omitempty"`

@@ -1,12 +1,13 @@
 package api
 
-// ExecInput is what a client says to a command.
+// ExecInput is a message from a client to a running command: input, or the size of its terminal. One without both is
+// a heartbeat.
 type ExecInput struct {
 	Stdin   *ExecIO   `json:"stdin,omitempty"`
 	TTYSize *ExecSize `json:"tty_size,omitempty"`
 }
 
-// ExecOutput is what a command says to a client.
+// ExecOutput is a message from a running command to a client: output, or its end.
 type ExecOutput struct {
 	Stdout *ExecIO     `json:"stdout,omitempty"`
 	Stderr *ExecIO     `json:"stderr,omitempty"`
@@ -14,7 +15,7 @@ type ExecOutput struct {
 	Result *ExecResult `json:"result,omitempty"`
 }
 
-// ExecIO is a piece of a stream, or its end.
+// ExecIO is a piece of input or output. Close ends the stream.
 type ExecIO struct {
 	Data  []byte `json:"data,omitempty"`
 	Close bool   `json:"close,omitempty"`

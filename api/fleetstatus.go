@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// FleetStatus is the whole fleet on one page.
+// FleetStatus is an overview of the whole fleet.
 type FleetStatus struct {
 	Time    time.Time // hub's clock
 	Index   fleet.Index
@@ -20,7 +20,7 @@ type FleetStatus struct {
 	Waiting []WaitingLine  // what is waiting for whom
 }
 
-// HubStatus is one hub.
+// HubStatus is one hub in a FleetStatus.
 type HubStatus struct {
 	ID     fleet.HubID
 	QUIC   string
@@ -36,7 +36,7 @@ type SiteStatus struct {
 	Allocs map[string]int
 }
 
-// NodeLine is one edge.
+// NodeLine is one node in a FleetStatus.
 type NodeLine struct {
 	ID                fleet.NodeID
 	Name              string
@@ -55,7 +55,7 @@ type NodeLine struct {
 	Revoked           bool                  `json:",omitempty"` // expelled: Orphans are what it may still run
 }
 
-// WaitingLine is something that cannot go on.
+// WaitingLine is an evaluation, allocation or node that waits for something.
 type WaitingLine struct {
 	Kind string // "evaluation", "allocation" or "node"
 	ID   string

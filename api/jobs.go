@@ -8,8 +8,8 @@ import (
 	"skerry/fleet/diff"
 )
 
-// DispatchAnswer answers a dispatch. Where its idempotency token was used before, it
-// is about the job that there is, and no evaluation was made.
+// DispatchAnswer answers a dispatch. If the idempotency token was used before, it describes the job of that time,
+// and has no evaluation.
 type DispatchAnswer struct {
 	DispatchedJobID fleet.JobID
 	EvalID          fleet.EvalID
@@ -18,7 +18,7 @@ type DispatchAnswer struct {
 	Index           fleet.Index
 }
 
-// PlanAnswer answers a dry run, in Nomad's shape; Reasons are ours.
+// PlanAnswer answers a dry run, in Nomad's shape. Reasons, which explain the decisions, are an addition.
 type PlanAnswer struct {
 	JobModifyIndex fleet.Index
 	CreatedEvals   []*fleet.Evaluation
@@ -26,18 +26,17 @@ type PlanAnswer struct {
 	Annotations    PlanAnnotations
 	FailedTGAllocs map[string]*fleet.AllocMetric
 	Warnings       string
-	// NextPeriodicLaunch is when the job is launched next if it is registered now; zero
-	// where it is not periodic.
+	// NextPeriodicLaunch is when the job would be launched next if it were registered now; zero: it is not periodic.
 	NextPeriodicLaunch time.Time
 	Reasons            []string `json:",omitempty"`
 }
 
-// PlanAnnotations counts what would happen, by group.
+// PlanAnnotations counts what a dry run would change, by group.
 type PlanAnnotations struct {
 	DesiredTGUpdates map[string]fleet.DesiredUpdates
 }
 
-// JobRegisterRequest registers a job. Job is a fleet.Job.
+// JobRegisterRequest registers a job. Job is a fleet.Job as JSON.
 type JobRegisterRequest struct {
 	Job               json.RawMessage
 	EnforceIndex      bool              `json:",omitempty"`
@@ -48,7 +47,7 @@ type JobRegisterRequest struct {
 	PreserveResources bool              `json:",omitempty"`
 }
 
-// EvalAnswer answers a change that made an evaluation.
+// EvalAnswer answers a change of a job. EvalID is "" if it needed no evaluation.
 type EvalAnswer struct {
 	EvalID          fleet.EvalID
 	EvalCreateIndex fleet.Index
@@ -80,7 +79,7 @@ type JobStub struct {
 	Meta              map[string]string `json:",omitempty"`
 }
 
-// JobStatusesRequest is the body of a request for jobs' statuses.
+// JobStatusesRequest asks for the statuses of jobs; without Jobs, of all.
 type JobStatusesRequest struct {
 	Jobs []struct {
 		ID        fleet.JobID
@@ -89,7 +88,7 @@ type JobStatusesRequest struct {
 	IncludeChildren bool // as the parameter include_children
 }
 
-// JobStatus is a job with what a page about it shows.
+// JobStatus is a job with its allocations and newest deployment, as overview pages need it.
 type JobStatus struct {
 	ID               fleet.JobID
 	ParentID         fleet.JobID
@@ -111,7 +110,7 @@ type JobStatus struct {
 	LatestDeployment *JobStatusDeployment
 }
 
-// JobStatusAlloc is one allocation of a job.
+// JobStatusAlloc is one allocation in a JobStatus.
 type JobStatusAlloc struct {
 	ID               fleet.AllocID
 	Group            string
@@ -122,7 +121,7 @@ type JobStatusAlloc struct {
 	FollowupEvalID   fleet.EvalID
 }
 
-// JobStatusDeployment is a job's newest deployment.
+// JobStatusDeployment is the newest deployment in a JobStatus.
 type JobStatusDeployment struct {
 	ID                fleet.DeploymentID
 	IsActive          bool
@@ -133,7 +132,8 @@ type JobStatusDeployment struct {
 	RequiresPromotion bool
 }
 
-// JobScaleRequest is the body of a scaling: a count, or what a scaler has to say.
+// JobScaleRequest changes the count of a group (Target["Group"]). Without Count it only records Message, as an
+// autoscaler does.
 type JobScaleRequest struct {
 	Count          *int64
 	Target         map[string]string
@@ -143,7 +143,7 @@ type JobScaleRequest struct {
 	JobModifyIndex fleet.Index
 }
 
-// ScaleStatus is how a job's groups are scaled.
+// ScaleStatus has the counts and scaling events of a job's groups.
 type ScaleStatus struct {
 	JobID          fleet.JobID
 	Namespace      string
@@ -153,14 +153,13 @@ type ScaleStatus struct {
 	TaskGroups     map[string]GroupScale
 }
 
-// GroupScale is how one group is scaled: what is wanted, what is there, and the newest
-// steps, the last first.
+// GroupScale has the wanted and actual counts of a group, and its newest scaling events, the last one first.
 type GroupScale struct {
 	Desired, Placed, Running, Healthy, Unhealthy int
 	Events                                       []fleet.ScalingEvent
 }
 
-// SubmissionAnswer is the file that a version of a job was made of.
+// SubmissionAnswer is the job file with which a version of a job was registered.
 type SubmissionAnswer struct {
 	fleet.Submission
 	Namespace      string
@@ -169,8 +168,8 @@ type SubmissionAnswer struct {
 	JobModifyIndex fleet.Index
 }
 
-// JobRevertRequest names the version that a job goes back to, by its number or by its
-// tag. With EnforcePriorVersion the job has to be at that version now.
+// JobRevertRequest reverts a job to the version with a number, or with a tag. With EnforcePriorVersion it is refused
+// unless the job is at that version now.
 type JobRevertRequest struct {
 	JobID               fleet.JobID
 	JobVersion          uint64
@@ -178,14 +177,14 @@ type JobRevertRequest struct {
 	EnforcePriorVersion *uint64
 }
 
-// JobStableRequest says whether a version of a job is one to go back to.
+// JobStableRequest sets whether a version of a job is stable: failed deployments revert to stable versions.
 type JobStableRequest struct {
 	JobID      fleet.JobID
 	JobVersion uint64
 	Stable     bool
 }
 
-// ScalingStub is a scaling policy as lists show it.
+// ScalingStub is a scaling policy in a list.
 type ScalingStub struct {
 	ID                       string
 	Enabled                  bool
@@ -194,8 +193,8 @@ type ScalingStub struct {
 	CreateIndex, ModifyIndex fleet.Index
 }
 
-// ScalingPolicy is what a job's scaling block says, and of what. Its id is made of
-// that: it stays the same for as long as the job has such a block.
+// ScalingPolicy is a scaling block of a job, with what it scales (Target). Its ID derives from the target and the
+// type, so it stays the same over versions of the job.
 type ScalingPolicy struct {
 	ID                       string
 	Enabled                  bool
@@ -207,7 +206,7 @@ type ScalingPolicy struct {
 	Policy                   map[string]any
 }
 
-// Stub is the policy as lists show it.
+// Stub returns the policy as lists show it.
 func (p *ScalingPolicy) Stub() ScalingStub {
 	return ScalingStub{p.ID, p.Enabled, p.Type, p.Target, p.CreateIndex, p.ModifyIndex}
 }
@@ -238,13 +237,14 @@ type JobTagRequest struct {
 	Description string
 }
 
-// JobPlanRequest asks what a registration would change. Job is a fleet.Job.
+// JobPlanRequest asks what a registration would change. Job is a fleet.Job as JSON.
 type JobPlanRequest struct {
 	Job  json.RawMessage
 	Diff bool
 }
 
-// JobVersionsAnswer has the versions of a job that are kept, the newest first, and what each changed.
+// JobVersionsAnswer has the kept versions of a job, the newest first, and their differences if the request asks for
+// them.
 type JobVersionsAnswer struct {
 	Versions []*fleet.Job
 	Diffs    []diff.Job `json:",omitempty"`

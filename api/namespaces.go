@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// NamespaceRequest is a namespace as Nomad's clients send it.
+// NamespaceRequest creates or replaces a namespace. It has the fields of Nomad that a hub refuses, too.
 type NamespaceRequest struct {
 	fleet.Namespace
 	Quota                 string

@@ -15,17 +15,17 @@ type NodeAnswer struct {
 	Index           fleet.Index
 }
 
-// DrainRequest is the body of a change of a node's drain, in Nomad's shape.
+// DrainRequest starts or cancels the drain of a node, in Nomad's shape.
 type DrainRequest struct {
 	NodeID    fleet.NodeID
 	DrainSpec *DrainSpec // nil: cancel
-	// MarkEligible makes the node eligible when the request ends its drain. Nomad's CLI sends
-	// it with every drain that it begins, too, where it does nothing.
+	// MarkEligible makes the node eligible when the request cancels its drain. Nomad's CLI also sends it with a
+	// drain that it starts, where it has no effect.
 	MarkEligible bool
 	Meta         map[string]string
 }
 
-// DrainSpec says how a node is to be emptied: see fleet.DrainStrategy.
+// DrainSpec says how a node is drained: see fleet.DrainStrategy.
 type DrainSpec struct {
 	Deadline         time.Duration
 	IgnoreSystemJobs bool
@@ -50,11 +50,12 @@ type NodeStub struct {
 	Drivers               map[string]fleet.DriverInfo
 	CreateIndex           fleet.Index
 	ModifyIndex           fleet.Index
-	// As a node has them, where they are asked for.
+	// NodeResources and ReservedResources have the shape that they have in a node. They are nil unless the request
+	// asks for them.
 	NodeResources, ReservedResources any `json:",omitempty"`
 }
 
-// RevokeRequest is the body of a revocation; there need be none.
+// RevokeRequest revokes a node. A request without a body gives no reason.
 type RevokeRequest struct{ Reason string }
 
 // NodeEligibilityRequest says whether new allocations may be placed on a node.

@@ -6,7 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// AutopilotConfig has the rules by which hubs count as healthy, in Nomad's shape.
+// AutopilotConfig has the rules by which hubs count as healthy, in Nomad's shape. They are the same in every
+// cluster.
 type AutopilotConfig struct {
 	CleanupDeadServers      bool
 	LastContactThreshold    string
@@ -35,13 +36,13 @@ type AgentMember struct {
 	DelegateCur uint8
 }
 
-// ComponentHealth is how the hub or the edge of a process is.
+// ComponentHealth is the health of the hub, or of the edge, in the process that answers.
 type ComponentHealth struct {
 	Ok      bool   `json:"ok"`
 	Message string `json:"message"`
 }
 
-// MetricsSummary is what Nomad's clients read of /v1/metrics: values by name.
+// MetricsSummary has a hub's metrics in the shape of Nomad's JSON.
 type MetricsSummary struct {
 	Timestamp string
 	Gauges    []GaugeValue
@@ -75,7 +76,7 @@ type RaftServer struct {
 	RaftProtocol string
 }
 
-// ServerHealth is how one hub is, in Nomad's shape.
+// ServerHealth is the health of one hub, in Nomad's shape.
 type ServerHealth struct {
 	ID          fleet.HubID
 	Name        string
@@ -91,7 +92,8 @@ type ServerHealth struct {
 	StableSince time.Time
 }
 
-// HealthAnswer is how the hubs are together.
+// HealthAnswer is the health of all hubs. FailureTolerance is how many healthy voters may fail before the quorum is
+// lost.
 type HealthAnswer struct {
 	Healthy          bool
 	FailureTolerance int
@@ -100,30 +102,30 @@ type HealthAnswer struct {
 	Voters           []fleet.HubID
 }
 
-// SchedulerConfigurationResponse is how jobs are scheduled.
+// SchedulerConfigurationResponse has the scheduler configuration, and the index of its last change.
 type SchedulerConfigurationResponse struct {
 	SchedulerConfig *fleet.SchedulerConfiguration
 	Index           fleet.Index
 }
 
-// SchedulerSetConfigurationResponse says whether a configuration was taken.
+// SchedulerSetConfigurationResponse says whether the configuration was replaced; not if its index had changed.
 type SchedulerSetConfigurationResponse struct {
 	Updated bool
 	Index   fleet.Index
 }
 
-// RestoreAnswer tells of a snapshot that was restored.
+// RestoreAnswer answers the restore of a snapshot.
 type RestoreAnswer struct {
 	Index       fleet.Index // of the entry that restored it
 	RestoredTo  fleet.Index // the entry that it was taken at
 	Jobs, Nodes int         // in the state that was restored
 }
 
-// RaftConfiguration lists the hubs that the log is replicated to.
+// RaftConfiguration lists the hubs of the Raft configuration. Index is the last log index of the hub that answers.
 type RaftConfiguration struct {
 	Servers []RaftServer
 	Index   fleet.Index
 }
 
-// LeadershipTransfer says which hub hands the leadership to which other one ("": any).
+// LeadershipTransfer says which hub led and which one was asked to lead ("": any).
 type LeadershipTransfer struct{ From, To fleet.HubID }

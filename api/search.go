@@ -4,21 +4,22 @@ import (
 	"skerry/fleet"
 )
 
-// SearchRequest is the body of both searches.
+// SearchRequest is the body of both searches: Prefix is for the search of ids, Text for the fuzzy search. Context
+// limits the kind of objects; "": all.
 type SearchRequest struct {
 	Prefix  string
 	Text    string
 	Context string
 }
 
-// SearchMeta is what Nomad's clients find in a search's answer itself.
+// SearchMeta has the fields about the hub that Nomad puts into a search's answer.
 type SearchMeta struct {
 	Index       fleet.Index
 	LastContact int64
 	KnownLeader bool
 }
 
-// FuzzyMatch is a name, and the ids of what it is found in, the outermost first.
+// FuzzyMatch is a name that a fuzzy search found, and the ids of the objects that contain it, the outermost first.
 type FuzzyMatch struct {
 	ID    string
 	Scope []string `json:",omitempty"`

@@ -1,12 +1,12 @@
 package api
 
-// ServiceList are the services of one namespace.
+// ServiceList has the services of one namespace.
 type ServiceList struct {
 	Namespace string
 	Services  []ServiceStub
 }
 
-// ServiceStub is a service in a list: what all that offer it are tagged with.
+// ServiceStub is a service in a list, with the tags of all its registrations.
 type ServiceStub struct {
 	ServiceName string
 	Tags        []string

@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// JoinToken is a join token without its secret, which no hub keeps.
+// JoinToken is a join token without its secret, of which hubs keep only a hash.
 type JoinToken struct {
 	ID          string
 	Roles       []string // fleet.RoleHub, RoleEdge
@@ -17,12 +17,11 @@ type JoinToken struct {
 	Uses        uint64     // machines that it admitted
 	CreatedAt   time.Time  //
 	ExpiresAt   *time.Time // nil: never
-	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that it let in; of one
-	// token that is asked for alone.
+	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that the token admitted. Lists leave it out.
 	Admitted []string `json:",omitempty"`
 }
 
-// CreateTokenRequest asks for a join token.
+// CreateTokenRequest creates a join token.
 type CreateTokenRequest struct {
 	Role        string // fleet.RoleHub or RoleEdge
 	Description string
@@ -32,7 +31,7 @@ type CreateTokenRequest struct {
 	TTL         string // a duration; "": it never ends
 }
 
-// CreatedToken is a new join token. Its secret is in this answer and nowhere else.
+// CreatedToken is a new join token. Token has its secret, which no later answer shows.
 type CreatedToken struct {
 	JoinToken
 	Token string

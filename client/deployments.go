@@ -18,6 +18,7 @@ func (c *Client) DeploymentProgress(ctx context.Context, id fleet.DeploymentID) 
 	return readAnswer[api.Progress](ctx, c, "/v1/deployment/progress"+joinPath(string(id)), nil)
 }
 
+// changeDeployment sends a change ("promote", "pause", "fail") of a deployment with the body req.
 func (c *Client) changeDeployment(ctx context.Context, id fleet.DeploymentID, change string, req any) (api.DeploymentAnswer, error) {
 	return writeRequest[api.DeploymentAnswer](ctx, c, http.MethodPut, "/v1/deployment"+joinPath(change, string(id)), nil, req)
 }

@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// FindAlloc returns the allocation of an abbreviated id.
+// FindAlloc returns the only allocation whose id begins with prefix, in any namespace unless the Client has one.
 func (c *Client) FindAlloc(ctx context.Context, prefix string) (api.AllocStub, error) {
 	list, err := c.inAnyNamespace().Allocs(ctx, List{Prefix: strings.ToLower(prefix)})
 	if err != nil {
@@ -17,7 +17,7 @@ func (c *Client) FindAlloc(ctx context.Context, prefix string) (api.AllocStub, e
 	return pickMatch("allocation", prefix, list, func(a api.AllocStub) (id, label string) { return string(a.ID), a.Name })
 }
 
-// FindNode returns the node of an abbreviated id or a name.
+// FindNode returns the node with the name ref, or the only one whose id begins with ref.
 func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error) {
 	list, err := c.Nodes(ctx, List{})
 	if err != nil {
@@ -35,7 +35,7 @@ func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error)
 	return pickMatch("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
 }
 
-// FindEval returns the evaluation of an abbreviated id.
+// FindEval returns the only evaluation whose id begins with prefix, in any namespace unless the Client has one.
 func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation, error) {
 	list, err := c.inAnyNamespace().Evals(ctx, List{Prefix: strings.ToLower(prefix)})
 	if err != nil {
@@ -44,7 +44,8 @@ func (c *Client) FindEval(ctx context.Context, prefix string) (fleet.Evaluation,
 	return pickMatch("evaluation", prefix, list, func(e fleet.Evaluation) (id, label string) { return string(e.ID), string(e.JobID) })
 }
 
-// FindDeployment returns the deployment of an abbreviated id.
+// FindDeployment returns the only deployment whose id begins with prefix, in any namespace unless the Client has
+// one.
 func (c *Client) FindDeployment(ctx context.Context, prefix string) (fleet.Deployment, error) {
 	list, err := c.inAnyNamespace().Deployments(ctx, List{Prefix: strings.ToLower(prefix)})
 	if err != nil {
@@ -53,7 +54,7 @@ func (c *Client) FindDeployment(ctx context.Context, prefix string) (fleet.Deplo
 	return pickMatch("deployment", prefix, list, func(d fleet.Deployment) (id, label string) { return string(d.ID), string(d.JobID) })
 }
 
-// FindJob returns the job of an id, or of the only id with a prefix.
+// FindJob returns the job with the id prefix, or the only one whose id begins with prefix.
 func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error) {
 	list, err := c.Jobs(ctx, List{Prefix: prefix})
 	if err != nil {
@@ -62,7 +63,7 @@ func (c *Client) FindJob(ctx context.Context, prefix string) (api.JobStub, error
 	return pickMatch("job", prefix, list, func(j api.JobStub) (id, label string) { return string(j.ID), j.Status })
 }
 
-// inAnyNamespace is the same Client for all namespaces, unless it has one: an id says enough.
+// inAnyNamespace returns the Client for all namespaces, unless it has one: an id is unique without a namespace.
 func (c *Client) inAnyNamespace() *Client {
 	if c.params.Get("namespace") == "" {
 		return c.In("*")
@@ -70,7 +71,8 @@ func (c *Client) inAnyNamespace() *Client {
 	return c
 }
 
-// pickMatch returns the item with exactly this id, or the only item.
+// pickMatch returns the item whose id is ref, or else the only item of list. The error says why there is no such
+// item, or which ones match. name returns the id and the label that the error shows.
 func pickMatch[T any](kind, ref string, list []T, name func(T) (id, label string)) (T, error) {
 	var none T
 	var exact []T

@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// List narrows a list. An endpoint ignores what it does not know.
+// List filters a list. Endpoints ignore the fields that they do not support.
 type List struct {
 	Prefix  string // of the ids
 	Filter  string // an expression
@@ -18,7 +18,7 @@ type List struct {
 	PerPage int // 0: all
 }
 
-// queryValues are the parameters of the request.
+// queryValues returns the request's parameters.
 func (l List) queryValues() url.Values {
 	q := url.Values{"prefix": {l.Prefix}, "filter": {l.Filter}, "job": {l.Job}, "status": {l.Status}, "type": {l.Type}}
 	if l.All {
@@ -33,6 +33,7 @@ func (l List) queryValues() url.Values {
 	return q
 }
 
+// readList reads the list at path.
 func readList[T any](ctx context.Context, c *Client, path string, l List) ([]T, error) {
 	return readAnswer[[]T](ctx, c, path, l.queryValues())
 }

@@ -8,11 +8,11 @@ import (
 	"strings"
 )
 
-// Metrics are a hub's figures: values by name with labels, as they are written:
+// Metrics are a hub's metrics: values by name with labels in Prometheus' notation, as in
 // skerry_nodes{status="ready"}.
 type Metrics map[string]float64
 
-// maxMetrics bounds the text that is read, in bytes.
+// maxMetrics is the largest text that is read, in bytes.
 const maxMetrics = 256 << 20
 
 // Metrics reads the metrics of the hub.
@@ -37,7 +37,7 @@ func (m Metrics) Sum(name string) float64 {
 	return sum
 }
 
-// parseMetrics reads Prometheus' text; lines that are none of it are left out.
+// parseMetrics reads Prometheus' text format. It skips lines that are no metric.
 func parseMetrics(text string) Metrics {
 	m := Metrics{}
 	for line := range strings.Lines(text) {

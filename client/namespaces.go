@@ -40,7 +40,8 @@ func (c *Client) Service(ctx context.Context, name string) ([]fleet.ServiceRegis
 	return readAnswer[[]fleet.ServiceRegistration](ctx, c, "/v1/service"+joinPath(name), url.Values{"unreachable": {"true"}})
 }
 
-// DeleteService deletes a registration of a service.
+// DeleteService asks for the deletion of a registration of a service. Hubs always refuse: it ends with its
+// allocation.
 func (c *Client) DeleteService(ctx context.Context, name, id string) error {
 	return c.sendDelete(ctx, "/v1/service"+joinPath(name, id), nil)
 }

@@ -55,6 +55,7 @@ func (c *Client) NodeUsage(ctx context.Context, id fleet.NodeID) (usage.Host, er
 	return readAnswer[usage.Host](ctx, c, "/v1/client/stats", url.Values{"node_id": {string(id)}})
 }
 
+// changeNode sends a change ("/drain", "/purge" and so on) of a node with the body req.
 func (c *Client) changeNode(ctx context.Context, id fleet.NodeID, change string, req any) (api.NodeAnswer, error) {
 	return writeRequest[api.NodeAnswer](ctx, c, http.MethodPut, nodePath(id, change), nil, req)
 }

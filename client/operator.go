@@ -16,7 +16,7 @@ type HubRef struct{ ID, Address string }
 
 func (r HubRef) queryValues() url.Values { return url.Values{"id": {r.ID}, "address": {r.Address}} }
 
-// Healthy returns nil where the hub knows a leader.
+// Healthy returns nil if the hub knows a leader and the edge in its process (skerry dev), if any, is healthy.
 func (c *Client) Healthy(ctx context.Context) error {
 	_, err := readAnswer[any](ctx, c, "/v1/agent/health", nil)
 	return err

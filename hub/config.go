@@ -21,117 +21,112 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// Default ports, as people know them. A port of 0 in Config lets the system
-// choose one.
+// Default ports of hubs. A port of 0 in Config lets the system choose one.
 const (
 	DefaultHTTPPort   = 4646
 	DefaultQUICPort   = 4647
 	DefaultGossipPort = 4648
 )
 
-// minCertValidity leaves time to renew a certificate before it ends.
+// minCertValidity is the shortest validity of an edge's certificate: it leaves time for the renewal.
 const minCertValidity = time.Minute
 
-// Config of a hub. Its zero values are usable but for DataDir, and for one of
-// Bootstrap or Join on the first start; a data directory that has an identity
-// needs neither, and they are ignored there.
+// Config of a hub. Zero values are usable except DataDir, and except Bootstrap or Join at the first start. A data
+// directory that has an identity needs neither; they are ignored there.
 type Config struct {
-	// DataDir holds all of the hub's state. One process at a time.
+	// DataDir holds all of the hub's data. Only one process may use it at a time.
 	DataDir string
-	// Bootstrap makes a new cluster with this hub as its first voter.
+	// Bootstrap creates a new cluster with this hub as its first voter.
 	Bootstrap bool
 	// Join lists QUIC addresses (host:port) of hubs to join; each is tried in turn.
 	Join []string
-	// Token is a join token, or TokenFile the file that holds one.
+	// Token is the join token; else TokenFile is a file that holds it.
 	Token     string
 	TokenFile string
 
 	Name   string // unique in the region; "": the machine's host name
 	Region string // "": global
 
-	// Bind is the address to listen on; "": 127.0.0.1. Advertise is the address
-	// that others reach this hub at; "": Bind, or the first address of the machine
-	// that is not loopback where Bind is unspecified.
+	// Bind is the IP address to listen on; "": 127.0.0.1. Advertise is the address at which others reach this hub;
+	// "": Bind, or if Bind is unspecified the machine's first address that is not loopback.
 	Bind       string
 	Advertise  string
 	HTTPPort   int
 	QUICPort   int
 	GossipPort int
-	// HTTPBind is where the HTTP API listens; "": Bind. It has no access control
-	// yet: an address other than loopback is refused unless HTTPInsecure is set.
+	// HTTPBind is the address of the HTTP API; "": Bind. The API has no access control: other addresses than
+	// loopback are refused unless HTTPInsecure is set.
 	HTTPBind     string
 	HTTPInsecure bool
-	// HTTPHosts are names and addresses that HTTP requests may be for, beside loopback
-	// and the hub's own addresses: those of a proxy, or of this machine in the DNS.
+	// HTTPHosts are the host names and addresses that HTTP requests may name, besides loopback and the hub's own
+	// addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string
-	// EdgeHealth says what is wrong with the edge that runs in the same process, for
-	// /v1/agent/health; nil: there is none.
+	// EdgeHealth returns why the edge in the same process is unhealthy, for /v1/agent/health; a nil function: there
+	// is no edge.
 	EdgeHealth func() error
-	// Debug serves /debug/pprof with the API, to clients on this machine alone.
+	// Debug serves /debug/pprof with the API, to clients on this machine only.
 	Debug bool
 
-	// Workers is how many schedulers run on this hub. 0: one a processor, at least 2.
+	// Workers is the number of scheduler workers on this hub. 0: one for each processor, at least 2.
 	Workers int
 
-	// Heartbeat: a MinTTL or Grace of 0 is 10 s, a MaxRate of 0 is 500 beats a second.
+	// Heartbeat: a MinTTL or Grace of 0 is 10 s, a MaxRate of 0 is 500 heartbeats per second.
 	Heartbeat Heartbeat
 	Raft      Raft
-	// PeerIdle is after how long a hub that went silent is given up: a call to it waits
-	// for as long. 0: 2.5 s.
+	// PeerIdle is the silence after which the connection to a hub counts as lost: a call to a dead hub takes that
+	// long. 0: 2.5 s.
 	PeerIdle time.Duration
-	// GossipProbe is how often each hub asks another one whether it is alive. 0: 1 s.
+	// GossipProbe is the time between two gossip probes of other hubs. 0: 1 s.
 	GossipProbe time.Duration
 
-	// EdgeCertValidity is how long the certificates that this hub gives to edges are
-	// valid; edges renew them by themselves. 0: 365 days. At least a minute.
+	// EdgeCertValidity is the validity of the certificates that this hub issues to edges, which renew them
+	// automatically. 0: 365 days. The least is a minute.
 	EdgeCertValidity time.Duration
-	// EdgeCertGrace is how long past its end an edge's certificate is still taken. An
-	// edge that was away for longer needs a join token again. 0: 365 days.
+	// EdgeCertGrace is how long after its end an edge's certificate is still accepted. An edge that was away for
+	// longer needs a join token again. 0: 365 days.
 	EdgeCertGrace time.Duration
 
-	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the
-	// sockets of gossip, and RaftStreams QUIC where Raft uses it (tests, simulations).
-	// The hub owns them from Open on, also where Open fails.
+	// Packets replaces the UDP socket of QUIC, Listener the HTTP listener, Gossip the sockets of gossip, and
+	// RaftStreams QUIC for Raft (tests, simulations). Open takes ownership of them, even if it fails.
 	Packets  net.PacketConn
 	Listener net.Listener
 	Gossip   *GossipNetwork
-	// RaftStreams are those of all hubs of the cluster, or of none.
+	// RaftStreams must be set on all hubs of a cluster, or on none.
 	RaftStreams *RaftStreams
-	// Applied is told of every command that this hub applied, in order, and must not
-	// block. DiskStep is called before each step of the Raft log's disk protocol; an
-	// error is what the step fails with. Both are for who watches or tests a hub; nil:
-	// nothing.
+	// Applied (nil: none) is called with every command that this hub has applied, in order; it must not block.
+	// DiskStep (nil: none) is called before each step of the Raft log's disk protocol; its error makes the step
+	// fail. Both are for tests.
 	Applied  func(Applied)
 	DiskStep func(label string) error
 
-	// Now is the wall clock, nil: time.Now. Certificates and join tokens go by it.
+	// Now returns the wall-clock time, which certificates and join tokens are checked with; nil: time.Now.
 	Now func() time.Time
 
 	Version string // of this build, shown
 	Log     *slog.Logger
 }
 
-// GossipNetwork is what gossip goes over in place of sockets.
+// GossipNetwork replaces the sockets of gossip.
 type GossipNetwork = members.Network
 
-// RaftStreams is what Raft goes over in place of QUIC. Its addresses are those of QUIC.
+// RaftStreams replaces QUIC for Raft. Dial gets the hubs' QUIC addresses.
 type RaftStreams struct {
 	Listen net.Listener
 	Dial   func(ctx context.Context, addr string) (net.Conn, error)
 }
 
-// Applied is a command that was applied, and what came of it.
+// Applied is an applied command with its result.
 type Applied = consensus.Applied
 
-// Heartbeat says how often edges beat, and for how long a hub waits for the next beat.
+// Heartbeat says how often edges send heartbeats, and how long a hub waits for the next one.
 type Heartbeat = liveness.Policy
 
-// Raft tunes consensus. Zero values are those of package consensus.
+// Raft has the timing of Raft and of its log. Zero values mean the defaults of package consensus.
 type Raft struct {
 	HeartbeatTimeout  time.Duration
 	ElectionTimeout   time.Duration
 	LeaderLease       time.Duration
-	CommitTimeout     time.Duration // until followers hear of a commit on which nothing follows
+	CommitTimeout     time.Duration // until followers learn of a commit if no entry follows it
 	SnapshotInterval  time.Duration
 	SnapshotThreshold uint64 // entries since the last snapshot
 	TrailingLogs      uint64 // entries kept behind a snapshot
@@ -140,8 +135,8 @@ type Raft struct {
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,62}[A-Za-z0-9])?$`)
 
-// withDefaults returns c with every default filled in, or all that is wrong with
-// it.
+// withDefaults returns c with defaults for the zero values. The error joins everything that is wrong with the
+// result.
 func (c Config) withDefaults() (Config, error) {
 	var errs []error
 	if c.Name == "" {
@@ -167,7 +162,7 @@ func (c Config) withDefaults() (Config, error) {
 	return c, errors.Join(append(errs, c.findErrors()...)...)
 }
 
-// findErrors lists all that is wrong with a configuration that has its defaults.
+// findErrors returns everything that is wrong with a configuration that has its defaults.
 func (c Config) findErrors() (errs []error) {
 	invalid := func(format string, args ...any) {
 		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, format, args...))
@@ -222,8 +217,8 @@ func (c Config) findErrors() (errs []error) {
 	return errs
 }
 
-// advertisedAddr returns the address that others reach a hub at which listens on
-// bind.
+// advertisedAddr returns the IP address at which others reach this hub: Advertise, Bind, or if Bind is unspecified
+// the machine's first address that is not loopback.
 func (c Config) advertisedAddr() (string, error) {
 	if c.Advertise != "" {
 		return c.Advertise, nil
@@ -244,7 +239,7 @@ func (c Config) advertisedAddr() (string, error) {
 		WithHint("name it with --advertise")
 }
 
-// joinToken reads the token that the configuration names.
+// joinToken returns the join token of the configuration or of its file.
 func (c Config) joinToken() (identity.Token, error) {
 	text := c.Token
 	if text == "" && c.TokenFile != "" {

@@ -40,10 +40,10 @@ type Hub struct {
 	// Set by Open.
 	cfg      Config
 	log      *slog.Logger
-	logTap   *logtap.Monitor // what log says goes through it
+	logTap   *logtap.Monitor // copies the records of log to listeners
 	dir      *datadir.Dir
 	creds    pki.Credentials
-	own      *pki.OwnCertificate // creds.Identity, and what renews it
+	own      *pki.OwnCertificate // creds.Identity with its renewals
 	endpoint *transport.Endpoint
 	listener net.Listener
 	addr     state.HubAddr // where others reach this hub
@@ -74,9 +74,8 @@ type Hub struct {
 	closed  error
 }
 
-// Open takes the data directory, finds or makes the hub's identity (which for a
-// hub that joins asks the network, until ctx ends) and binds its sockets. Errors
-// are *fleet.Error where a person can mend them.
+// Open opens the data directory, loads or creates the hub's identity, and binds its sockets. A hub that joins asks
+// the hubs of Config.Join for its identity, until ctx ends. Errors that a person can fix are *fleet.Error.
 func Open(ctx context.Context, cfg Config) (*Hub, error) {
 	h := &Hub{cfg: cfg}
 	if err := h.openFromConfig(ctx); err != nil {
@@ -85,8 +84,8 @@ func Open(ctx context.Context, cfg Config) (*Hub, error) {
 	return h, nil
 }
 
-// Run serves until ctx ends or the hub cannot go on, and returns the first cause
-// (nil where ctx ended). It is called once.
+// Run serves until ctx ends (then it returns nil) or a component fails, and returns the first failure. It may be
+// called once.
 func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	// Calls that wait for another hub end at once, not with their timeouts.
@@ -117,8 +116,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	return err
 }
 
-// Close releases everything that Open took. It may be called more than once, and
-// after Run has returned.
+// Close releases everything that Open acquired, after Run has returned or instead of it. It may be called more than
+// once.
 func (h *Hub) Close() error {
 	h.closing.Do(func() {
 		var errs []error
@@ -135,8 +134,8 @@ func (h *Hub) Close() error {
 	return h.closed
 }
 
-// closePools ends the connections to other hubs. That they cannot be told is no
-// failure: they notice.
+// closePools closes the connections to other hubs. Failures are only logged: the other hubs notice the loss by
+// themselves.
 func (h *Hub) closePools() {
 	for _, p := range []*rpc.Pool{h.hubPool, h.raftPool} {
 		if p == nil {
@@ -148,8 +147,7 @@ func (h *Hub) closePools() {
 	}
 }
 
-// closeSockets also closes those that the configuration brought, where Open did
-// not get as far as using them.
+// closeSockets closes the sockets of QUIC and HTTP, and those of Config, also if Open failed before it used them.
 func (h *Hub) closeSockets() error {
 	var errs []error
 	if h.endpoint != nil {
@@ -175,32 +173,33 @@ func (h *Hub) closeSockets() error {
 	return errors.Join(errs...)
 }
 
-// Ready is closed when the hub serves: the cluster knows it and where it is
-// reached, and its state holds everything that was committed by then.
+// Ready returns a channel that is closed once the hub serves: the cluster knows its addresses, and its state has
+// everything that was committed by then.
 func (h *Hub) Ready() <-chan struct{} { return h.bootstrap.Ready() }
 
-// HTTPAddr is the address (host:port) at which clients reach the API.
+// HTTPAddr returns the address (host:port) of the HTTP API.
 func (h *Hub) HTTPAddr() string { return h.addr.HTTP }
 
-// QUICAddr is the address (host:port) at which edges and other hubs reach it.
+// QUICAddr returns the address (host:port) at which edges and other hubs reach this hub.
 func (h *Hub) QUICAddr() string { return h.addr.QUIC }
 
-// GossipAddr is the address (host:port) at which gossip of other hubs reaches it.
+// GossipAddr returns the address (host:port) of this hub's gossip.
 func (h *Hub) GossipAddr() string { return h.addr.Gossip }
 
-// State is the hub's replica of the cluster's state, for tests and checkers.
+// State returns the hub's replica of the cluster's state, for tests and checkers.
 func (h *Hub) State() *state.Store { return h.store }
 
-// Leads reports whether it leads the cluster.
+// Leads reports whether this hub is the leader.
 func (h *Hub) Leads() bool { return h.node.IsLeader() }
 
-// JoinToken is the token for edges that this hub made at bootstrap; "" where it made
-// none or the file is gone.
+// JoinToken returns the token for edges that this hub created when it bootstrapped the cluster; "": it created none,
+// or the file is gone.
 func (h *Hub) JoinToken() string { return h.tokenIn(pki.JoinTokenFile) }
 
-// HubJoinToken is the token for hubs that this hub made at bootstrap, or "".
+// HubJoinToken returns the token for hubs that this hub created when it bootstrapped the cluster, or "".
 func (h *Hub) HubJoinToken() string { return h.tokenIn(pki.HubJoinTokenFile) }
 
+// tokenIn reads a join token from a file of the data directory; "": it cannot be read.
 func (h *Hub) tokenIn(file string) string {
 	b, err := os.ReadFile(h.dir.File(file))
 	if err != nil {

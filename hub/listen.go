@@ -15,7 +15,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// listenHTTP binds the HTTP port.
+// listenHTTP opens the HTTP listener, unless Config has one.
 func (h *Hub) listenHTTP() error {
 	h.listener = h.cfg.Listener
 	if h.listener == nil {
@@ -29,7 +29,7 @@ func (h *Hub) listenHTTP() error {
 	return nil
 }
 
-// openEndpoint binds the QUIC port. Nobody is served before the hub has an
+// openEndpoint opens the QUIC endpoint. It refuses connections until serverTLS is set, which is once the hub has an
 // identity.
 func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config, error)]) error {
 	conn := h.cfg.Packets
@@ -61,13 +61,14 @@ func (h *Hub) openEndpoint(serverTLS *atomic.Pointer[func([]string) (*tls.Config
 	return err
 }
 
-// isHub reports whether an address is another hub's. Hubs dial each other from where
-// they listen, and are not kept waiting by edges.
+// isHub reports whether addr is another hub's QUIC address, from which hubs also dial. Limits for connections of
+// edges do not apply to hubs.
 func (h *Hub) isHub(addr net.Addr) bool {
 	from := addr.String()
 	return slices.ContainsFunc(h.store.View().Hubs(), func(a state.HubAddr) bool { return a.QUIC == from })
 }
 
+// bindError returns the error for a failure to listen for what ("HTTP", "QUIC") on addr.
 func bindError(what, addr string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fleet.Errorf(fleet.CodeConflict, "listen for %s on %s: the port is in use", what, addr).

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// metricsGatherer returns what GET /v1/metrics shows: the process, and the components' own
-// counters, read when they are asked for.
+// metricsGatherer returns the metrics of GET /v1/metrics: those of the process and the components' counters, which
+// are read on each request.
 func (h *Hub) metricsGatherer() prometheus.Gatherer {
 	r := prometheus.NewRegistry()
 	r.MustRegister(
@@ -19,13 +19,14 @@ func (h *Hub) metricsGatherer() prometheus.Gatherer {
 	return r
 }
 
+// desc returns the description of the metric skerry_name.
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc("skerry_"+name, help, labels, nil)
 }
 
 var (
-	descCertEnd    = desc("certificate_end_seconds", "When this hub's own certificate ends, since 1970.")
-	descLeader     = desc("raft_leader", "1 where this hub leads the cluster.")
+	descCertEnd    = desc("certificate_end_seconds", "End of this hub's own certificate, in seconds since 1970.")
+	descLeader     = desc("raft_leader", "1 if this hub leads the cluster, else 0.")
 	descTerm       = desc("raft_term", "Raft term that this hub is in.")
 	descApplied    = desc("raft_applied_index", "Newest log entry that this hub has applied.")
 	descCommitted  = desc("raft_commit_index", "Newest log entry that this hub knows to be committed.")
@@ -36,27 +37,28 @@ var (
 	descSessions   = desc("edge_sessions", "Edges connected to this hub.")
 	descOpened     = desc("edge_sessions_opened_total", "Sessions that this hub committed.")
 	descRefused    = desc("edge_sessions_refused_total", "Sessions and updates that this hub refused.")
-	descFenced     = desc("edge_sessions_fenced_total", "Sessions that ended because another took their place.")
+	descFenced     = desc("edge_sessions_fenced_total", "Sessions that ended because another one of the same node replaced them.")
 	descUpdates    = desc("edge_updates_total", "Journal rows applied over this hub's sessions.")
 	descNodes      = desc("nodes", "Edges that the cluster knows.", "status")
 	descAllocs     = desc("allocations", "Allocations that the cluster knows.", "client_status")
-	descHeartbeats = desc("heartbeats_total", "Beats taken from this hub's edges, and on the leader from other hubs.")
+	descHeartbeats = desc("heartbeats_total", "Heartbeats received from this hub's edges, and on the leader from other hubs.")
 	descDeadlines  = desc("heartbeat_deadlines", "Deadlines that are held (on the leader only).")
-	descMissed     = desc("heartbeats_missed_total", "Nodes that this hub moved on as the leader, for having missed their deadline.")
-	descTTL        = desc("heartbeat_ttl_seconds", "Time between two beats that edges of a pool are given.", "pool")
+	descMissed     = desc("heartbeats_missed_total", "Nodes that this hub marked as disconnected or down as the leader, because they missed their deadline.")
+	descTTL        = desc("heartbeat_ttl_seconds", "Time between two heartbeats that edges of a pool are told to keep.", "pool")
 	descPlans      = desc("plans_total", "Plans that this hub answered as the leader.", "outcome")
 	descPlanQueue  = desc("plans_waiting", "Plans that wait for their turn (on the leader only).")
 	descRejected   = desc("plan_nodes_rejected_total", "Nodes left out of plans that did not fit any more.")
-	descOrphans    = desc("orphan_allocations", "Allocations that edges keep and the cluster does not know.")
+	descOrphans    = desc("orphan_allocations", "Allocations that edges have and the cluster does not know.")
 	descQueue      = desc("evaluations", "Evaluations that the leader's broker holds (on the leader only).", "where")
 )
 
-// metricsCollector collects what the components count.
+// metricsCollector is a prometheus.Collector of the components' counters.
 type metricsCollector struct{ h *Hub }
 
-// Describe sends nothing: which labels there are shows when they are collected.
+// Describe sends nothing, which makes the collector unchecked: its labels are only known when they are collected.
 func (r metricsCollector) Describe(chan<- *prometheus.Desc) {}
 
+// Collect sends the current value of every metric.
 func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -80,6 +82,7 @@ func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 type gaugeFunc func(d *prometheus.Desc, v float64, labels ...string)
 type counterFunc func(d *prometheus.Desc, v uint64, labels ...string)
 
+// collectRaft sends the metrics of consensus.
 func (r metricsCollector) collectRaft(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.node.Stats()
 	leads := 0.0
@@ -99,6 +102,7 @@ func (r metricsCollector) collectRaft(gauge gaugeFunc, counter counterFunc) {
 	gauge(descDisk, float64(s.SnapshotBytes), "snapshots")
 }
 
+// collectLiveness sends the metrics of heartbeats.
 func (r metricsCollector) collectLiveness(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.liveness.Stats()
 	counter(descHeartbeats, s.Beats)
@@ -109,6 +113,7 @@ func (r metricsCollector) collectLiveness(gauge gaugeFunc, counter counterFunc) 
 	}
 }
 
+// collectPlans sends the metrics of the planner.
 func (r metricsCollector) collectPlans(gauge gaugeFunc, counter counterFunc) {
 	s := r.h.planner.Stats()
 	counter(descPlans, s.Committed, "committed")
@@ -120,6 +125,7 @@ func (r metricsCollector) collectPlans(gauge gaugeFunc, counter counterFunc) {
 	}
 }
 
+// collectFleet counts nodes and allocations by status. On the leader it also sends the broker's queues.
 func (r metricsCollector) collectFleet(gauge gaugeFunc) {
 	view := r.h.store.View()
 	nodes := map[fleet.NodeStatus]int{

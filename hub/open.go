@@ -34,12 +34,12 @@ import (
 	"skerry/syncproto"
 )
 
-// quicIdleTimeout is how long a hub bears silence on a connection. Edges and hubs that
-// dial choose a shorter time; sessions have deadlines of their own.
+// quicIdleTimeout is the silence after which a hub closes a connection that others dialed. Edges and hubs that dial
+// choose a shorter time; sessions have their own deadlines.
 const quicIdleTimeout = 2 * time.Hour
 
-// peerIdleTimeout is the default of Config.PeerIdle. A call to a leader that died waits for as
-// long, and service must be back within 5 s.
+// peerIdleTimeout is the default of Config.PeerIdle. A call to a dead leader lasts that long, and the cluster must
+// serve again within 5 s.
 const peerIdleTimeout = 2500 * time.Millisecond
 
 // openFromConfig does the work of Open. If it fails, Close releases what it has opened so far.
@@ -124,8 +124,7 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 	return pki.Credentials{}, false, pki.CheckClock(h.cfg.Now(), nil)
 }
 
-// openComponents makes everything that an identity is needed for, each component with what
-// it needs of the others.
+// openComponents creates the components, which need the hub's identity, in the order in which they need each other.
 func (h *Hub) openComponents() error {
 	for _, open := range []func() error{
 		h.openPeers, h.openConsensus, h.openMembers, h.openBootstrap, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openAPI,
@@ -138,7 +137,7 @@ func (h *Hub) openComponents() error {
 	return nil
 }
 
-// serveCalls registers what other hubs may call.
+// serveCalls registers the methods that other hubs may call.
 func (h *Hub) serveCalls() {
 	h.node.ServeCalls(h.peers)
 	h.broker.ServeCalls(h.peers)
@@ -150,6 +149,7 @@ func (h *Hub) serveCalls() {
 	h.keyring.ServeCalls()
 }
 
+// openPeers sets this hub's addresses, and creates the connection pools for calls and for Raft.
 func (h *Hub) openPeers() error {
 	host, err := h.cfg.advertisedAddr()
 	if err != nil {
@@ -175,8 +175,8 @@ func (h *Hub) openPeers() error {
 	return nil
 }
 
-// httpAddr is the HTTP API's address: on host, unless it listens on one address
-// only, which is then the one.
+// httpAddr returns the address of the HTTP API: the listener's own IP address, or host if it listens on all
+// addresses.
 func (h *Hub) httpAddr(host string) (string, error) {
 	if tcp, ok := h.listener.Addr().(*net.TCPAddr); ok && !tcp.IP.IsUnspecified() {
 		return tcp.String(), nil
@@ -193,6 +193,7 @@ func withPort(host string, addr net.Addr) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
+// openConsensus opens the Raft log, and creates the calls to other hubs, which need to know the leader.
 func (h *Hub) openConsensus() error {
 	raft := h.cfg.Raft
 	node, err := consensus.New(consensus.Config{
@@ -217,6 +218,7 @@ func (h *Hub) openConsensus() error {
 	return err
 }
 
+// dialRaft opens a stream for Raft to the hub at addr.
 func (h *Hub) dialRaft(ctx context.Context, addr string) (net.Conn, error) {
 	if s := h.cfg.RaftStreams; s != nil {
 		return s.Dial(ctx, addr)
@@ -228,6 +230,7 @@ func (h *Hub) dialRaft(ctx context.Context, addr string) (net.Conn, error) {
 	return stream, nil
 }
 
+// openMembers binds the gossip port and sets the gossip address.
 func (h *Hub) openMembers() error {
 	host, err := h.cfg.advertisedAddr()
 	if err != nil {
@@ -262,11 +265,12 @@ func (h *Hub) openBootstrap() error {
 	return nil
 }
 
-// leaderApplier commits what this hub decides as the leader, and nothing once another one
-// leads: a leader that was asleep would tell the next one that nobody beats, and
-// plans that it checked would go past the next one's planner.
+// leaderApplier commits commands that this hub decides as the leader, and fails once another hub leads. A former
+// leader that was suspended must not report lost nodes to the next one, nor bypass its planner.
 func (h *Hub) leaderApplier() state.Applier { return state.ApplierFunc(h.node.Decide) }
 
+// openEdges creates the components for edges: heartbeat deadlines, sessions, and calls to the sessions of other
+// hubs.
 func (h *Hub) openEdges() error {
 	h.liveness = liveness.New(liveness.Config{
 		Hub:    h.hubID(),
@@ -286,11 +290,12 @@ func (h *Hub) openEdges() error {
 	return err
 }
 
+// forwardHeartbeats sends the heartbeats of this hub's edges to the leader.
 func (h *Hub) forwardHeartbeats(ctx context.Context, beats []liveness.Heartbeat) error {
 	return h.liveness.ForwardToLeader(ctx, h.peers, beats)
 }
 
-// quicAddrs lists where edges may dial: this hub first, since it serves them now.
+// quicAddrs returns the addresses that edges may dial, this hub's first, since it serves them now.
 func (h *Hub) quicAddrs() []string {
 	out := []string{h.addr.QUIC}
 	for _, a := range h.store.View().Hubs() {
@@ -301,6 +306,7 @@ func (h *Hub) quicAddrs() []string {
 	return out
 }
 
+// openScheduling creates broker, planner and scheduler.
 func (h *Hub) openScheduling() error {
 	var err error
 	if h.broker, err = broker.New(broker.Config{State: h.store, Applier: h.leaderApplier(), Logger: h.log.With("component", "broker")}); err != nil {
@@ -318,8 +324,8 @@ func (h *Hub) openScheduling() error {
 	return err
 }
 
-// openLeaderComponents makes what only the leader runs: what ends or begins something that no
-// evaluation asks for, and the restore of a snapshot.
+// openLeaderComponents creates the components that only work on the leader: restore of snapshots, rollouts, drains,
+// periodic jobs and garbage collection.
 func (h *Hub) openLeaderComponents() error {
 	h.restorer = snapshot.New(snapshot.Config{
 		Hub: h.hubID(), State: h.store, Apply: h.node, Lead: h.leaderApplier(), Peers: h.peers, Log: h.log,
@@ -344,6 +350,7 @@ func (h *Hub) openLeaderComponents() error {
 	return err
 }
 
+// openEnrolment creates the keyring of the state's secrets and the enrolment, which admits edges and hubs.
 func (h *Hub) openEnrolment() error {
 	h.keyring = pki.NewKeyring(pki.KeyringConfig{
 		Dir: h.dir.File(pki.Folder), Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
@@ -366,10 +373,12 @@ func (h *Hub) openEnrolment() error {
 	return err
 }
 
+// stateRegistry gives package pki access to the join tokens and admissions in the state.
 func (h *Hub) stateRegistry() pki.StateRegistry {
 	return pki.StateRegistry{State: h.store, Apply: h.node, Keyring: h.keyring}
 }
 
+// openAPI creates the HTTP API over the other components.
 func (h *Hub) openAPI() error {
 	var err error
 	h.api, err = api.New(api.Config{

@@ -12,10 +12,10 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// httpDrain is how long requests may go on when the hub stops.
+// httpDrain is how long running HTTP requests may take when the hub stops.
 const httpDrain = 2 * time.Second
 
-// acceptConnections serves connections, each by its protocol, until ctx ends.
+// acceptConnections accepts QUIC connections and serves each in a goroutine, until ctx ends. Then it waits for them.
 func (h *Hub) acceptConnections(ctx context.Context) error {
 	var serving sync.WaitGroup
 	defer serving.Wait()
@@ -31,6 +31,7 @@ func (h *Hub) acceptConnections(ctx context.Context) error {
 	}
 }
 
+// serveConnection serves a connection by its ALPN protocol (edge, hub, Raft, enrolment) until it ends.
 func (h *Hub) serveConnection(ctx context.Context, conn *transport.Conn) {
 	var err error
 	switch conn.ALPN() {
@@ -56,7 +57,7 @@ func (h *Hub) serveConnection(ctx context.Context, conn *transport.Conn) {
 	}
 }
 
-// serveStreams serves Raft's streams until ctx ends, where they come by themselves.
+// serveStreams serves Raft on Config.RaftStreams until ctx ends; without them it returns at once.
 func (h *Hub) serveStreams(ctx context.Context) error {
 	if h.cfg.RaftStreams == nil {
 		return nil
@@ -64,7 +65,7 @@ func (h *Hub) serveStreams(ctx context.Context) error {
 	return h.node.ServeStreams(ctx, h.cfg.RaftStreams.Listen)
 }
 
-// serveHTTP serves the API until ctx ends.
+// serveHTTP serves the API until ctx ends. Then requests have httpDrain to finish.
 func (h *Hub) serveHTTP(ctx context.Context) error {
 	// Blocking queries and log streams end with the hub.
 	server := httpserver.New(ctx, h.api)

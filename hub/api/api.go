@@ -139,7 +139,7 @@ type Config struct {
 	Configs validate.ConfigChecks
 	Now     func() time.Time
 	NewID   func() string
-	Logs    *logtap.Monitor // what this hub logs goes through it; nil: nothing is heard
+	Logs    *logtap.Monitor // copies this hub's log records to listeners; nil: none
 	// EdgeHealth returns why the edge in this process is unhealthy, or nil; a nil function: there is no edge.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone

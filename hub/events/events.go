@@ -40,20 +40,19 @@ import (
 
 // Times and bounds of a stream.
 const (
-	// Heartbeat is how often a line without events ("{}") is sent where there is
-	// nothing to say.
+	// Heartbeat is the time between two lines without events ("{}") on a stream that has nothing to send.
 	Heartbeat = 10 * time.Second
-	// MaxStreams is how many clients a hub serves at a time.
+	// MaxStreams is how many streams a hub serves at a time.
 	MaxStreams = 512
 )
 
-// Streams serves clients.
+// Streams serves the event streams of a hub.
 type Streams struct {
 	state *state.Store
 	free  chan struct{}
 }
 
-// New returns the streams over a state.
+// New returns the streams of the events in a state. It starts nothing.
 func New(s *state.Store) *Streams {
 	return &Streams{state: s, free: make(chan struct{}, MaxStreams)}
 }

@@ -9,13 +9,13 @@ import (
 	"skerry/hub/state"
 )
 
-// all is every topic, and every key of a topic.
+// all stands for every topic, or every key of a topic.
 const all = "*"
 
 // maxTopics is how many topics a request may name.
 const maxTopics = 256
 
-// topics that there are.
+// topics are the topics that a request may name.
 var topics = []string{
 	all, state.TopicJob, state.TopicNode, state.TopicDeployment, state.TopicEvaluation, state.TopicAllocation,
 	state.TopicService, state.TopicPool,

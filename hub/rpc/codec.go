@@ -7,13 +7,12 @@ import (
 	"skerry/internal/codec"
 )
 
-// bodies decodes what hubs say to each other: CBOR by field name, so that hubs of two
-// releases understand each other during an upgrade: a field that one does not know is
-// skipped. A job's specification, which nests 48 deep, is within a plan.
+// bodies decodes the messages between hubs: CBOR by field name. Unknown fields are skipped, so that hubs of two
+// releases understand each other during an upgrade. A job's specification, which nests 48 deep, is within a plan.
 var bodies = codec.NewDecoder(codec.Limits{Nesting: 96, Elements: 1 << 20, Pairs: 1 << 20})
 
-// Encode encodes the body of a call. It leaves zero values out of a plan, which may have
-// tens of thousands of allocations.
+// Encode returns the body of a call for v. Of a fleet.Plan, which may have tens of thousands of allocations, it
+// omits zero values.
 func Encode(v any) ([]byte, error) {
 	if plan, ok := v.(fleet.Plan); ok {
 		return codec.AppendLean(nil, plan), nil
@@ -25,7 +24,7 @@ func Encode(v any) ([]byte, error) {
 	return b, nil
 }
 
-// Decode decodes the body of a call.
+// Decode decodes the body of a call. CodeInvalid: it is damaged, too large, or of another type.
 func Decode[T any](b []byte) (T, error) {
 	var v T
 	if err := bodies.Unmarshal(b, &v); err != nil {

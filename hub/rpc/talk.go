@@ -10,23 +10,20 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// Talk is a handler's side of a stream that goes both ways. A write of nothing
-// tells the caller that the stream is open.
+// Talk is a handler's side of a stream in both directions. An empty Write tells the caller that the stream is open.
 type Talk interface {
 	io.ReadWriter
 	SetReadDeadline(t time.Time) error
 }
 
-// TalkHandler serves one method whose caller goes on writing, too. ctx ends when
-// the caller closes the stream; reading must have ended when it returns. Its
-// error reaches the caller as a StreamHandler's does.
+// TalkHandler serves a method whose caller keeps writing. ctx ends when the caller closes the stream. The handler
+// must have stopped reading when it returns. Its error reaches the caller, as that of a StreamHandler does.
 type TalkHandler func(ctx context.Context, from string, body []byte, talk Talk) error
 
-// HandleTalk registers a method that goes both ways.
+// HandleTalk registers the handler of a method with a stream in both directions.
 func (p *Peers) HandleTalk(method string, h TalkHandler) { p.talks[method] = h }
 
-// talk is a stream as its handler has it: what it writes goes out in chunks, what
-// it reads is as the caller wrote it.
+// talk implements Talk: writes are sent in chunks, reads return the caller's bytes unchanged.
 type talk struct {
 	chunkWriter
 	stream *transport.Stream
@@ -35,6 +32,8 @@ type talk struct {
 func (t *talk) Read(b []byte) (int, error)         { return t.stream.Read(b) }
 func (t *talk) SetReadDeadline(at time.Time) error { return t.stream.SetReadDeadline(at) }
 
+// handleTalk reads the body of size bytes, runs the handler, and closes the stream with the handler's error. It
+// refuses the stream if the caller has too many open ones.
 func (s *session) handleTalk(ctx context.Context, stream *transport.Stream, size int, h TalkHandler) error {
 	t := &talk{chunkWriter: chunkWriter{w: stream}, stream: stream}
 	select {
@@ -55,9 +54,8 @@ func (s *session) handleTalk(ctx context.Context, stream *transport.Stream, size
 	return errors.Join(err, stream.Close())
 }
 
-// Talk calls a method that goes both ways. ctx bounds the call up to the handler's
-// first write; then Close does. Errors are those of Stream; what is written after
-// the handler has returned is lost.
+// Talk calls a method with a stream in both directions. ctx bounds the call until the handler's first write; after
+// that Close ends it. Errors are those of Stream. Writes after the handler has returned are lost.
 func (p *Peers) Talk(ctx context.Context, addr, method string, body []byte) (io.ReadWriteCloser, error) {
 	answer, err := p.openAnswer(ctx, addr, method, body)
 	if err != nil {
@@ -66,7 +64,7 @@ func (p *Peers) Talk(ctx context.Context, addr, method string, body []byte) (io.
 	return &talkAnswer{answer}, nil
 }
 
-// talkAnswer is a stream that goes both ways as its caller has it.
+// talkAnswer is the caller's side of a stream in both directions.
 type talkAnswer struct{ *streamAnswer }
 
 func (t *talkAnswer) Write(b []byte) (int, error) { return t.stream.Tell(b) }

@@ -1,10 +1,10 @@
 // Package logtap lets people listen to what a daemon logs, while it logs it, at a
-// level of their own. hub.Open and edge.Open put a Tap around the logger that they are
-// given; the HTTP API and an edge's link hand listeners out.
+// level of their own. hub.Open and edge.Open wrap the logger that they are given with a
+// Monitor; the HTTP API and an edge's link add listeners.
 //
-// Logging never waits for a listener: each has a bounded queue, and a line that finds
-// it full is left out, counted, and told of. Where nobody listens a record costs one
-// atomic load more than before. It starts no goroutine and persists nothing.
+// Logging never waits for a listener: each has a bounded queue. A line that finds it
+// full is left out and counted, and the next line says so. Without listeners a record costs one
+// additional atomic load. The package starts no goroutine and persists nothing.
 package logtap
 
 import (
@@ -24,17 +24,17 @@ import (
 const (
 	// MaxListeners is how many a daemon has at a time.
 	MaxListeners = 16
-	// maxQueuedLines is how many lines wait for a listener.
+	// maxQueuedLines is how many lines may wait for a listener that reads slowly.
 	maxQueuedLines = 512
-	// maxLine is how much of a line is kept, in bytes.
+	// maxLine is the longest line that is kept whole, in bytes.
 	maxLine = 16 << 10
 )
 
-// noListenerLevel is a level that nothing is logged at.
+// noListenerLevel is above every level of a record: nobody listens.
 const noListenerLevel = slog.Level(1 << 16)
 
-// ParseLevel reads the name of a level, "" being info. "trace", which nothing here
-// logs at, is debug.
+// ParseLevel returns the level with a name: "" is info, and "trace", which nothing logs at, is debug. CodeInvalid:
+// there is no such level.
 func ParseLevel(name string) (slog.Level, error) {
 	switch strings.ToLower(name) {
 	case "":
@@ -50,12 +50,12 @@ func ParseLevel(name string) (slog.Level, error) {
 
 // Monitor copies the records of a daemon's logger to listeners.
 type Monitor struct {
-	// lowestLevel is the lowest level that somebody listens at.
+	// lowestLevel is the lowest level of a listener, or noListenerLevel.
 	lowestLevel atomic.Int64
 
 	mu        sync.Mutex
 	listeners []*Listener
-	line      bytes.Buffer // of the record that is being told
+	line      bytes.Buffer // the record that is being formatted
 }
 
 // New returns a Monitor without listeners.
@@ -97,8 +97,8 @@ func (t *Monitor) updateLowestLevel() {
 	t.lowestLevel.Store(int64(least))
 }
 
-// handler is a slog.Handler that tells listeners, too. text and json write into the
-// tap's line, with what WithAttrs and WithGroup added.
+// handler is a slog.Handler that passes records to inner and to the listeners. text and json format records into the
+// monitor's line, with the attributes that WithAttrs and WithGroup added.
 type handler struct {
 	monitor           *Monitor
 	inner, text, json slog.Handler
@@ -151,7 +151,7 @@ func (h handler) sendToListeners(ctx context.Context, r slog.Record) {
 	}
 }
 
-// formatRecord formats a record; mu is held.
+// formatRecord returns a record as one line, cut at maxLine bytes. mu is held.
 func (t *Monitor) formatRecord(ctx context.Context, format slog.Handler, r slog.Record) []byte {
 	t.line.Reset()
 	if err := format.Handle(ctx, r); err != nil {
@@ -164,7 +164,7 @@ func (t *Monitor) formatRecord(ctx context.Context, format slog.Handler, r slog.
 	return line
 }
 
-// Listener hears what is logged, line by line. Read belongs to one goroutine.
+// Listener receives log lines. One goroutine at a time may call Read.
 type Listener struct {
 	monitor *Monitor
 	level   slog.Level
@@ -173,11 +173,11 @@ type Listener struct {
 	dropped atomic.Uint64
 	closed  chan struct{}
 	closing sync.Once
-	rest    []byte // of a line that did not fit into what Read was given
+	rest    []byte // of the current line, which did not fit into the buffer of Read
 }
 
-// Read waits for a line, or as much of it as fits. It is io.EOF when the listener is
-// closed.
+// Read waits for a line and returns it, or as much of it as fits into p; the next Read returns the rest. It returns
+// io.EOF once the listener is closed.
 func (l *Listener) Read(p []byte) (int, error) {
 	if len(l.rest) == 0 {
 		select {
@@ -204,7 +204,7 @@ func (l *Listener) droppedNotice() []byte {
 	return fmt.Appendf(nil, "level=WARN msg=\"lines left out\" lines=%d\n", n)
 }
 
-// Close ends the listener, and a Read that waits.
+// Close removes the listener and ends a waiting Read. It may be called more than once.
 func (l *Listener) Close() error {
 	l.closing.Do(func() {
 		t := l.monitor
