@@ -34,7 +34,7 @@ type AllocStub struct {
 	ModifyIndex           fleet.Index
 	CreateTime            int64
 	ModifyTime            int64
-	AllocatedResources    any `json:",omitempty"` // as an allocation has them, where they are asked for
+	AllocatedResources    any `json:",omitempty"` // in the shape of an allocation; nil unless requested
 }
 
 // HistoryAnswer is an allocation's timeline of the records of hubs and its edge. Dropped counts the entries that the
@@ -59,8 +59,8 @@ type AllocStopAnswer struct {
 	Index  fleet.Index
 }
 
-// AllocRestartRequest restarts tasks of an allocation: TaskName, or with AllTasks all; with neither, the running
-// ones.
+// AllocRestartRequest restarts tasks of an allocation: TaskName, or else all that have not ended. AllTasks restarts
+// none if a task has ended.
 type AllocRestartRequest struct {
 	TaskName string
 	AllTasks bool

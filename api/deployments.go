@@ -19,7 +19,7 @@ type DeploymentAnswer struct {
 type Progress struct {
 	Deployment *fleet.Deployment
 	Groups     map[string]map[string]SiteProgress // by group, then site
-	// Windows is what waits for windows of updates, by group; nil: nothing can.
+	// Windows counts the allocations that wait for update windows, by group; nil: none can.
 	Windows map[string]WindowProgress `json:",omitempty"`
 	// Outlook is how it ends if no further allocation becomes healthy; nil: it has ended, or is paused.
 	Outlook *fleet.DeploymentOutlook `json:",omitempty"`

@@ -16,8 +16,8 @@ type FleetStatus struct {
 	Hubs    []HubStatus
 	Sites   []SiteStatus // by datacenter
 	Nodes   []NodeLine
-	Allocs  map[string]int // by client status, of those that shall run
-	Waiting []WaitingLine  // what is waiting for whom
+	Allocs  map[string]int // by client status, without those that have ended
+	Waiting []WaitingLine  // evaluations, allocations and nodes that wait
 }
 
 // HubStatus is one hub in a FleetStatus.
@@ -25,7 +25,7 @@ type HubStatus struct {
 	ID     fleet.HubID
 	QUIC   string
 	HTTP   string
-	Status string // gossip's: "alive", "failed", "left", or "" where it does not know
+	Status string // in gossip: "alive", "failed", "left"; "": unknown
 	Leader bool
 }
 
@@ -46,13 +46,13 @@ type NodeLine struct {
 	Status            fleet.NodeStatus
 	StatusDescription string
 	Hub               fleet.HubID
-	LastContact       *time.Time // as the leader heard it; nil: not since it leads
-	DisconnectedAt    *time.Time // since when it is away
+	LastContact       *time.Time // by the leader's clock; nil: none since it leads
+	DisconnectedAt    *time.Time // time of the last contact before its absence
 	Allocs            map[string]int
 	Fenced            []fleet.FencedSession `json:",omitempty"`
 	Newcomer          *fleet.FencedSession  `json:",omitempty"` // an agent process that waits for the end of another's session
-	Orphans           []fleet.AllocID       `json:",omitempty"` // kept there, not known to the cluster
-	Revoked           bool                  `json:",omitempty"` // expelled: Orphans are what it may still run
+	Orphans           []fleet.AllocID       `json:",omitempty"` // on the edge, and not known to the cluster
+	Revoked           bool                  `json:",omitempty"` // expelled: it may still run its Orphans
 }
 
 // WaitingLine is an evaluation, allocation or node that waits for something.
@@ -61,5 +61,5 @@ type WaitingLine struct {
 	ID   string
 	Of   string     // the job
 	For  string     // what it waits for
-	At   *time.Time `json:",omitempty"` // when it goes on by itself; nil: not by time
+	At   *time.Time `json:",omitempty"` // when the wait ends; nil: it does not end at a time
 }

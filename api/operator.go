@@ -117,7 +117,7 @@ type SchedulerSetConfigurationResponse struct {
 // RestoreAnswer answers the restore of a snapshot.
 type RestoreAnswer struct {
 	Index       fleet.Index // of the entry that restored it
-	RestoredTo  fleet.Index // the entry that it was taken at
+	RestoredTo  fleet.Index // the index at which the snapshot was taken
 	Jobs, Nodes int         // in the state that was restored
 }
 

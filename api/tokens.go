@@ -11,7 +11,7 @@ type JoinToken struct {
 	ID          string
 	Roles       []string // fleet.RoleHub, RoleEdge
 	Description string
-	NodePool    string     // of every edge that it admits; "": what the edge says
+	NodePool    string     // of every edge that it admits; "": the edge names one
 	Site        string     // likewise
 	MaxUses     uint64     // 0: any number
 	Uses        uint64     // machines that it admitted

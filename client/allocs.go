@@ -49,12 +49,12 @@ func (c *Client) SignalAlloc(ctx context.Context, id fleet.AllocID, req api.Allo
 	return c.sendPut(ctx, allocClientPath(id, "signal"), nil, req)
 }
 
-// AllocChecks reads the results of the checks of an allocation's services from its node.
+// AllocChecks asks for the newest results of the checks of an allocation's services from its node.
 func (c *Client) AllocChecks(ctx context.Context, id fleet.AllocID) (map[string]fleet.CheckResult, error) {
 	return readAnswer[map[string]fleet.CheckResult](ctx, c, allocClientPath(id, "checks"), nil)
 }
 
-// AllocUsage reads what the tasks of an allocation use from its node.
+// AllocUsage asks the node of an allocation for the resources that its tasks use now.
 func (c *Client) AllocUsage(ctx context.Context, id fleet.AllocID) (usage.Alloc, error) {
 	return readAnswer[usage.Alloc](ctx, c, allocClientPath(id, "stats"), nil)
 }
@@ -82,7 +82,7 @@ func (c *Client) ReadFile(ctx context.Context, id fleet.AllocID, path string, of
 	return c.openStream(ctx, filePath("readat", id), fileQuery(path, offset))
 }
 
-// FollowFile writes a file of an allocation from an offset, and what is added to it, until ctx ends.
+// FollowFile writes to w a file of an allocation from an offset, and everything that is added to it, until ctx ends.
 func (c *Client) FollowFile(ctx context.Context, w io.Writer, id fleet.AllocID, path string, offset int64) error {
 	out, err := c.openStream(ctx, filePath("stream", id), fileQuery(path, offset))
 	if err != nil {

@@ -31,7 +31,7 @@ type Config struct {
 	// Dial makes the connections; nil: net.Dialer. The address is the one of Addr.
 	Dial    func(ctx context.Context) (net.Conn, error)
 	Timeout time.Duration // of a request with its answer; 0: none
-	// NoKeepAlive makes a connection for each request: that of a process that was killed looks alive.
+	// NoKeepAlive opens a connection for each request: an idle one to a killed process would look alive.
 	NoKeepAlive bool
 }
 

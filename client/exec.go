@@ -71,7 +71,7 @@ func (c *Client) runOverWebsocket(ctx context.Context, path string, q url.Values
 	defer beating.Wait()
 	defer close(over)
 	beating.Go(func() { s.sendHeartbeats(over) })
-	go s.copyTypedInput() // ends with what is typed, or with the program: see above
+	go s.copyTypedInput() // ends with the input, or with the program: see ExecAlloc
 	code, err := s.copyExecOutput()
 	if ctx.Err() != nil {
 		return 0, ctx.Err()

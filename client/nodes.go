@@ -50,7 +50,7 @@ func (c *Client) NodeHistory(ctx context.Context, id fleet.NodeID, h HistoryQuer
 	return readAnswer[[]fleet.HistoryEntry](ctx, c, nodePath(id, "/history"), q)
 }
 
-// NodeUsage reads what a node's machine uses.
+// NodeUsage asks a node for the resources that its machine uses now.
 func (c *Client) NodeUsage(ctx context.Context, id fleet.NodeID) (usage.Host, error) {
 	return readAnswer[usage.Host](ctx, c, "/v1/client/stats", url.Values{"node_id": {string(id)}})
 }

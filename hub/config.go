@@ -129,7 +129,7 @@ type Raft struct {
 	CommitTimeout     time.Duration // until followers learn of a commit if no entry follows it
 	SnapshotInterval  time.Duration
 	SnapshotThreshold uint64 // entries since the last snapshot
-	TrailingLogs      uint64 // entries kept behind a snapshot
+	TrailingLogs      uint64 // entries before a snapshot that are kept
 	SegmentBytes      int    // of the log's files
 }
 

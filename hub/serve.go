@@ -80,7 +80,7 @@ func (h *Hub) serveHTTP(ctx context.Context) error {
 		stopped <- err
 	})
 	err := server.Serve(httpserver.Listen(h.listener))
-	if stop() { // it failed by itself
+	if stop() { // Serve failed before ctx ended
 		return err
 	}
 	return <-stopped

@@ -128,7 +128,7 @@ func (a *API) stopAlloc(r *http.Request) (any, fleet.Index, error) {
 // noDelay reads the parameter no_shutdown_delay: true means that tasks stop without their shutdown_delay.
 func noDelay(r *http.Request) (bool, error) { return queryFlag(r, "no_shutdown_delay", false) }
 
-// allocHistory answers with the allocation's timeline of what hubs and its edge recorded.
+// allocHistory answers with the allocation's timeline, which merges the records of hubs and edge.
 func (a *API) allocHistory(v *state.View, _ *http.Request, _ query, al *fleet.Alloc) (any, fleet.Index, error) {
 	return api.HistoryAnswer{Alloc: allocStub(al), Entries: timeline.Order(v.History(al.ID)), Dropped: v.HistoryDropped(al.ID)}, al.ModifyIndex, nil
 }

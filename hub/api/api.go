@@ -1,11 +1,11 @@
 // Package api serves a hub's HTTP API: Nomad's /v1 in its shapes (field names,
-// status codes, the X-Nomad-Index header, blocking queries), and what Skerry
-// adds to it (an allocation's history, the state of the fleet).
+// status codes, the X-Nomad-Index header, blocking queries), and Skerry's
+// additions (an allocation's history, the state of the fleet).
 //
-// hub.Open gives it what it needs and serves the Handler. Reads are answered
-// from this hub's own state after it has caught up with the leader (not with
-// ?stale), writes go through the replicated log. It starts no goroutine of its
-// own beyond the server's, and persists nothing.
+// hub.Open creates the API and serves it. Reads are answered from this hub's own
+// state after it has caught up with the leader (not with ?stale). Writes go through
+// the replicated log. The package persists nothing; besides the HTTP server's
+// goroutines it starts those that carry a command's input and pings.
 package api
 
 import (
@@ -113,7 +113,7 @@ type Events interface {
 // DryRun says what registering a job would lead to.
 type DryRun struct {
 	Groups map[string]fleet.DesiredUpdates
-	Failed map[string]*fleet.AllocMetric // by group, where there is no node for some
+	Failed map[string]*fleet.AllocMetric // by group, for placements that found no node
 	// Reasons explains the decisions, one line each.
 	Reasons []string
 	// Created are the evaluations that would be left: those that wait for a time or for capacity.

@@ -43,8 +43,8 @@ var ignoredKeys = map[string]string{
 	"Hash":           "the hub computes it",
 }
 
-// Bounds of what a refusal says: how many unknown keys it names, the others being counted, and
-// how much of each.
+// maxNamed is how many unknown keys an error names (the others are counted), maxNamedAt how many bytes of
+// each it shows.
 const (
 	maxNamed   = 20
 	maxNamedAt = 200
@@ -54,8 +54,8 @@ const (
 type bodyKeys struct {
 	dec               *json.Decoder
 	fields            map[reflect.Type]map[string]reflect.Type // as jsonFields has them
-	namespace, region string                                   // of the body, where its type has no field for them
-	unknown           []string                                 // say something, and the type has no field for them
+	namespace, region string                                   // values of these keys, if the type has no field for them
+	unknown           []string                                 // keys with content that the type has no field for
 	unnamed           int                                      // unknown keys beyond maxNamed
 }
 

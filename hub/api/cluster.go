@@ -172,7 +172,7 @@ func (a *API) listRegions(*http.Request) (any, fleet.Index, error) {
 	return []string{a.cfg.Cluster.Self().Region}, a.cfg.State.View().Index(), nil
 }
 
-// reachable returns an error if the node of an allocation does not exist, is disconnected or is down; what begins
+// reachable returns an error if the node of an allocation does not exist, is disconnected or is down. what begins
 // its text.
 func reachable(v *state.View, al *fleet.Alloc, what string) error {
 	n, ok := v.Node(al.NodeID)

@@ -66,7 +66,7 @@ func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, flee
 	job, there := v.Job(q.namespace, jobID(r))
 	id := func(d *fleet.Deployment) string { return string(d.ID) }
 	of := selectItems(filterByPrefix(q, v.DeploymentsByJob(q.namespace, jobID(r)), id), func(d *fleet.Deployment) bool {
-		// Those of a job of the same id that was purged before are not this one's.
+		// Deployments of a purged job of the same id do not belong to this one.
 		return earlier || !there || d.JobCreateIndex == job.CreateIndex
 	})
 	answer, err := page(r, of, newestFirst, unchangedItem[*fleet.Deployment])
@@ -210,7 +210,7 @@ func (a *API) pauseDeployment(r *http.Request, req api.DeploymentPauseRequest) (
 			u.Status, u.StatusDescription = fleet.DeploymentPaused, fleet.DescPaused
 		}
 		if d.Status == u.Status {
-			return nil, nil, nil // it is so already
+			return nil, nil, nil // it has that status already
 		}
 		return state.DeploymentStatus{Update: u, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}, nil, nil
 	})

@@ -139,7 +139,7 @@ func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syn
 	write := func(b []byte) error { _, err := w.Write(b); return err }
 	if err := copyAndFlush(out, http.NewResponseController(w), write); err != nil {
 		a.cfg.Log.Debug("file not read to its end", "alloc", req.Alloc, "error", err)
-		panic(http.ErrAbortHandler) // or the client would take it for the whole
+		panic(http.ErrAbortHandler) // otherwise the client would take the part for the whole
 	}
 }
 

@@ -84,7 +84,7 @@ func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 		line.DisconnectedAt = &at
 	}
 	for al := range v.AllocsByNode(n.ID) {
-		if !al.Terminal() || al.ClientStatus == fleet.ClientUnknown { // told to stop, and nobody knows whether it has
+		if !al.Terminal() || al.ClientStatus == fleet.ClientUnknown { // it may still run: its node is away
 			line.Allocs[al.ClientStatus]++
 		}
 	}

@@ -33,7 +33,7 @@ func (a *API) parseJob(_ *http.Request, req jobFile) (any, fleet.Index, error) {
 	if req.Canonicalize {
 		validate.FillDefaults(job)
 	} else if job.Namespace == fleet.DefaultNamespace {
-		job.Namespace = "" // nobody said it: the request that registers the job may
+		job.Namespace = "" // it was filled in: the request that registers the job may name another
 	}
 	if err := tooLarge(job).Err(); err != nil {
 		return nil, 0, err

@@ -80,7 +80,7 @@ func (a *API) jobAllocs(v *state.View, r *http.Request, q query) (any, fleet.Ind
 	}
 	job, there := v.Job(q.namespace, jobID(r))
 	of := selectItems(filterByPrefix(q, v.AllocsByJob(q.namespace, jobID(r)), allocKey), func(al *fleet.Alloc) bool {
-		// What there is of a job of the same id that was purged before is not this one's.
+		// Allocations of a purged job of the same id do not belong to this one.
 		return !there || earlier || al.Job == nil || al.Job.CreateIndex == job.CreateIndex
 	})
 	answer, err := pageAllocs(r, of, allocKey)
@@ -121,7 +121,7 @@ func (a *API) jobVersions(v *state.View, r *http.Request, q query, j *fleet.Job)
 
 // summarize counts a job's allocations by group and status, and the children of a periodic or parameterized job.
 func summarize(v *state.View, j *fleet.Job) fleet.JobSummary {
-	out, _ := v.JobSummary(j.Namespace, j.ID) // a job that the view holds has one
+	out, _ := v.JobSummary(j.Namespace, j.ID) // every job of the view has a summary
 	if !j.Starts() {
 		c := v.Children(j.Namespace, j.ID)
 		out.Children = &c

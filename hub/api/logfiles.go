@@ -24,7 +24,7 @@ type logFile struct {
 // logPosition says in which file, and where in it, the next byte of a task's output is. It is estimated once, when
 // the output is requested, for edges of older releases, which do not report it (RequestLogPieces).
 type logPosition struct {
-	files []logFile // as they were when the output was asked for, the oldest first
+	files []logFile // when the output was requested, the oldest first
 	at    int64     // in the first of files
 }
 

@@ -97,7 +97,7 @@ func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
 
 // readNode answers with the whole node. Its HTTPAddr is this hub's address.
 func (a *API) readNode(_ *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
-	// Nomad's client asks a node's own address for files and logs: here any hub passes that on.
+	// Nomad's client requests files and logs from the node's own address. Here any hub forwards such requests.
 	reached := *n
 	reached.HTTPAddr = r.Host
 	return &reached, n.ModifyIndex, nil
@@ -111,7 +111,7 @@ func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.In
 		newest = max(newest, al.ModifyIndex)
 	}
 	if newest == 0 {
-		newest = v.TableIndex("allocs") // who waits for the first one is not answered before it comes
+		newest = v.TableIndex("allocs") // so that a blocking query does not return at once
 	}
 	answer, err := page(r, filterByPrefix(q, of, allocKey), allocKey, unchangedItem[*fleet.Alloc])
 	return answer, newest, err

@@ -25,8 +25,8 @@ func (a *API) allocClientRoutes() {
 // killSignal is the signal that is sent if the request names none.
 const killSignal = "SIGKILL"
 
-// restartAlloc has the edge restart tasks of an allocation in place: the running ones, the named one, or with
-// AllTasks all.
+// restartAlloc has the edge restart tasks of an allocation in place: the named one, or all that have not ended. With
+// AllTasks the edge refuses the request if a task has ended.
 func (a *API) restartAlloc(r *http.Request, req api.AllocRestartRequest) (any, fleet.Index, error) {
 	if req.AllTasks && req.TaskName != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "restart an allocation: both TaskName and AllTasks are given").

@@ -32,10 +32,10 @@ const (
 type pages struct {
 	perPage int // 0: all at once
 	from    string
-	resumed bool // from says where the page starts
+	resumed bool // from is the order key at which the page starts
 	reverse bool
 	filter  *bexpr.Evaluator // nil: everything
-	query   uint64           // fingerprint of all that decides what is listed, and in which order
+	query   uint64           // fingerprint of the path and the narrowing parameters
 }
 
 // pageOfItems is one page of a list, and the token of the next page; "": it is the last.

@@ -126,11 +126,11 @@ func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Ind
 	for missed, again := false, false; ; again = true {
 		v := a.cfg.State.Watch()
 		answer, index, err := f(v, r, q)
-		// Objects of a restored snapshot have the indexes that they had. Who saw later
-		// ones has to hear of it, and sees none go back.
+		// Objects of a restored snapshot have their former indexes. A client that saw later
+		// ones has to learn of the restore, and must not see the index go back.
 		index = max(index, v.Restored().Index)
-		// What is not there yet may come: who waits for it is not answered at once. That it
-		// came or went need not show in the index, which for a list is that of what it lists.
+		// A client may wait for an object that does not exist yet. When one appears or
+		// disappears, the index may stay the same: for a list it is that of the listed objects.
 		missing := fleet.CodeOf(err) == fleet.CodeNotFound
 		if err != nil && !missing || index > q.minIndex || again && missing != missed {
 			return answer, index, err
@@ -317,5 +317,5 @@ func (a *API) writeErrorAs(w http.ResponseWriter, status int, e *fleet.Error) {
 		h.Set(api.HintHeader, e.Hint)
 	}
 	w.WriteHeader(status)
-	_, _ = io.WriteString(w, e.Error()) // a client that went away is no failure of ours
+	_, _ = io.WriteString(w, e.Error()) // an error means that the client has left
 }

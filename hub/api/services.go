@@ -66,7 +66,7 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 			tags[name][tag] = true
 		}
 	}
-	p.filter = nil // what it leaves is in tags
+	p.filter = nil // it was applied to the registrations above
 	answer, err := cutPage(p, maps.Keys(tags), offeredService.pageKey, unchangedItem[offeredService])
 	if err == nil {
 		answer.answer = byNamespace(answer.answer.([]offeredService), tags)

@@ -1,29 +1,26 @@
-// Package events serves the event stream: what happens in the cluster, as it
-// happens, to clients that say which topics they want and from where. The HTTP API
-// calls Open, once for each client.
+// Package events serves the event stream: changes in the cluster, as they happen, to
+// clients that name topics and a start. The HTTP API calls Open, once for each client.
 //
 // # Design
 //
-// Events are not made here. Every entry of the log leaves what it did in the
-// replicated state itself, in a bounded window (hub/state/events.go: 16,384 events
-// or about 8 MiB, whole entries, the oldest go first). The window is in snapshots,
-// so it outlives restarts; it is the same on every hub, so a client that lost its
-// hub goes on at another one with the last index that it saw.
+// This package creates no events. Each log entry adds the events that it caused to the
+// replicated state, in a bounded window (hub/state/events.go: 16,384 events or about
+// 8 MiB; the oldest whole entries are removed first). The window is part of snapshots,
+// so it survives restarts. It is the same on every hub: a client that lost its hub can
+// continue at another one, after the last index that it saw.
 //
-// A stream is a loop over views of that window. It holds a position (an index) and
-// one line that is being written, and no queue:
+// A stream is a loop over views of that window. It holds a position (an index) and the
+// line that it writes, and no queue:
 //
-//	read the entries behind the position -> write one line for each -> wait for a change
+//	read the entries after the position -> write one line for each -> wait for a change
 //
-// So applying an entry never waits for a reader, and memory does not depend on how
-// slow readers are. A reader that takes no line for a while is ended by its
-// writer's deadline; one that the window has moved past while it read
-// is ended with a last line that says so, as a stream that begins before the window
-// is refused. Nothing is ever left out silently.
+// So applying an entry never waits for a reader, and slow readers need no more memory. The
+// writer's deadline ends a stream whose client does not read. If the window has moved
+// past the position of a slow reader, the stream ends with a line that says so; a stream
+// that would begin before the window is refused. No event is left out silently.
 //
-// Deciding what a client gets (filter.go) is pure. Stream starts no goroutine: it
-// runs in its caller's. At most MaxStreams run at a time on a hub. Nothing is
-// persisted here.
+// The choice of events (filter.go) is pure. Stream runs in its caller's goroutine. At
+// most MaxStreams run at a time on a hub. The package persists nothing.
 package events
 
 import (
@@ -129,7 +126,7 @@ func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
 	}
 }
 
-// streamError is the last line of a stream that cannot go on.
+// streamError is the last line of a stream that cannot continue.
 type streamError struct{ Error string }
 
 // writeJSONLine writes v as one line of JSON, with one Write.

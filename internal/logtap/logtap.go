@@ -1,5 +1,5 @@
-// Package logtap lets people listen to what a daemon logs, while it logs it, at a
-// level of their own. hub.Open and edge.Open wrap the logger that they are given with a
+// Package logtap copies the log records of a daemon to listeners, each with its own
+// level. hub.Open and edge.Open wrap the logger that they are given with a
 // Monitor; the HTTP API and an edge's link add listeners.
 //
 // Logging never waits for a listener: each has a bounded queue. A line that finds it
@@ -20,7 +20,7 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of what listeners cost.
+// Bounds of the listeners.
 const (
 	// MaxListeners is how many a daemon has at a time.
 	MaxListeners = 16
