@@ -51,9 +51,9 @@ func Verbose() bool { return wholeIDs }
 func (o *Output) AddFlags(flags *pflag.FlagSet) {
 	o.AddJSONFlag(flags)
 	flags.StringVarP(&o.template, "template", "t", "", "format the JSON output with a Go template")
-	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write full ids, and the attributes of a node")
-	flags.BoolVar(&o.noColour, "no-color", false, "no colours, also on a terminal; NO_COLOR in the environment does the same")
-	flags.BoolVar(&o.forceColour, "force-color", false, "colours, also if the output is not a terminal")
+	flags.BoolVarP(&wholeIDs, "verbose", "v", false, "write full ids and, of a node, its attributes")
+	flags.BoolVar(&o.noColour, "no-color", false, "write no colours, also on a terminal; same as NO_COLOR in the environment")
+	flags.BoolVar(&o.forceColour, "force-color", false, "write colours, also if the output is not a terminal")
 }
 
 // AddJSONFlag adds --json alone.

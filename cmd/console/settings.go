@@ -26,7 +26,7 @@ const maxSettings = 1 << 20
 
 // AddConfigFlag adds --config.
 func AddConfigFlag(flags *pflag.FlagSet) {
-	flags.String(ConfigFlag, "", "HCL file with any of these flags (data_dir = \"…\" for --data-dir)")
+	flags.String(ConfigFlag, "", "HCL file that sets flags: NAME = VALUE, with _ for each - of a name")
 }
 
 // HideFlag leaves a flag out of the help.

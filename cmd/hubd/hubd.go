@@ -29,7 +29,7 @@ type Flags struct {
 func (f *Flags) Add(flags *pflag.FlagSet) {
 	cfg := &f.Config
 	flags.StringVar(&cfg.DataDir, "data-dir", "", "directory of the hub's data (required)")
-	flags.BoolVar(&cfg.Bootstrap, "bootstrap", false, "make a new cluster with this hub as its first; ignored once there is one")
+	flags.BoolVar(&cfg.Bootstrap, "bootstrap", false, "create a new cluster with this hub as its first; ignored if the hub is in one already")
 	flags.StringSliceVar(&cfg.Join, "join", nil, "hub to join, HOST:PORT of its QUIC port; may be repeated or a list with commas")
 	flags.StringVar(&cfg.TokenFile, "token-file", "", "file with the join token")
 	flags.StringVar(&cfg.Name, "name", "", "name of this hub (default: the machine's host name)")
@@ -56,7 +56,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 func Command(version string) *cobra.Command {
 	var f Flags
 	cmd := &cobra.Command{
-		Use: "hub", Short: "Run a hub: it agrees with the others on what shall run, and schedules it", Args: cobra.NoArgs,
+		Use: "hub", Short: "Run a hub: one of the servers that keep the desired state and schedule jobs", Args: cobra.NoArgs,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.Run(cmd.Context(), version, cmd.OutOrStdout())

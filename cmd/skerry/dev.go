@@ -44,7 +44,7 @@ func devCommand() *cobra.Command {
 	f.IntVar(&cfg.HTTPPort, "http-port", hub.DefaultHTTPPort, "TCP port of the HTTP API")
 	f.IntVar(&cfg.QUICPort, "quic-port", hub.DefaultQUICPort, "UDP port of the hub")
 	f.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip")
-	f.StringToStringVar(&flags.Config.Meta, "meta", nil, "KEY=VALUE of the edge; may be repeated")
+	f.StringToStringVar(&flags.Config.Meta, "meta", nil, "metadata KEY=VALUE of the edge; may be repeated")
 	flags.Log.AddLogFlags(f)
 	f.Lookup("log-level").DefValue = "warn"
 	flags.Log.Level = "warn"

@@ -53,7 +53,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show the object of an id or of its prefix", Args: cobra.MaximumNArgs(1),
 		Long: "List jobs, or show one object: the job, allocation, node, deployment, evaluation, namespace or node pool\n" +
-			"with this id, with an id that begins so, or the node with this name. A job with exactly this id comes first.",
+			"with this id, whose id begins with it, or the node with this name. A job with exactly this id comes first.",
 		RunE: s.Run(func(c *command.Call) error {
 			at := contexts[0]
 			if len(c.Args) > 0 {

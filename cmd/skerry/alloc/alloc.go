@@ -55,7 +55,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&stats, "stats", false, "show the resources that its tasks use now, as its node reports them; with --json that alone")
+	c.Flags().BoolVar(&stats, "stats", false, "also show the resources that its tasks use now, as its node reports them; with --json, only these")
 	return c
 }
 
@@ -182,7 +182,7 @@ func writeUsage(out *console.Output, u usage.Alloc) {
 
 func historyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "history ID", Short: "Show the history of an allocation, with the time without a link marked", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show the history of an allocation, and mark the time without a link to the hubs", Args: cobra.ExactArgs(1),
 		RunE: command.Show(s, command.OfAlloc((*client.Client).AllocHistory), writeHistory),
 	}
 }

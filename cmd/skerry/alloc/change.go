@@ -15,7 +15,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	var o client.StopOptions
 	c := &cobra.Command{
-		Use: "stop ID", Short: "Stop an allocation, and place a new one", Args: cobra.ExactArgs(1),
+		Use: "stop ID", Short: "Stop an allocation, and let its job place a new one", Args: cobra.ExactArgs(1),
 		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			answer, err := c.Hub.StopAlloc(c.Context(), stub.ID, o)
 			if err != nil {
@@ -39,9 +39,9 @@ func restartCommand(s *command.Session) *cobra.Command {
 		return c.Hub.RestartAlloc(c.Context(), id, req)
 	})
 	c.Use, c.Short = "restart ID [TASK]", "Restart the tasks of an allocation in place"
-	c.Long = "Restart the running tasks of an allocation, or one of them, on the node where they are.\n" +
-		"The node needs its link for this; on the node itself use skerry local restart."
-	c.Flags().BoolVar(&req.AllTasks, "all-tasks", false, "restart all tasks; refused if a task has ended")
+	c.Long = "Restart the tasks of an allocation that have not ended, or one of them, on the node where they are.\n" +
+		"The node must be connected to a hub; on the node itself use skerry local restart."
+	c.Flags().BoolVar(&req.AllTasks, "all-tasks", false, "restart all tasks, or none if one of them has ended")
 	return c
 }
 
@@ -51,7 +51,9 @@ func signalCommand(s *command.Session) *cobra.Command {
 		return c.Hub.SignalAlloc(c.Context(), id, req)
 	})
 	c.Use, c.Short = "signal ID [TASK]", "Send a signal to an allocation's tasks"
-	c.Flags().StringVarP(&req.Signal, "signal", "s", "SIGKILL", "name of the signal")
+	c.Long = "Send a signal to the running tasks of an allocation, or to one of them. A task that ends is restarted as its\n" +
+		"restart policy says. The node must be connected to a hub."
+	c.Flags().StringVarP(&req.Signal, "signal", "s", "SIGKILL", "signal to send")
 	return c
 }
 
@@ -81,6 +83,6 @@ func requestCommand(s *command.Session, task *string, done string, ask func(*com
 			return nil
 		}),
 	}
-	c.Flags().StringVar(task, "task", "", "one task, as the second argument")
+	c.Flags().StringVar(task, "task", "", "choose one task; same as the argument TASK")
 	return c
 }

@@ -17,9 +17,9 @@ func execCommand(s *command.Session) *cobra.Command {
 	var from anyAllocFlags
 	c := &cobra.Command{
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command in a task of an allocation", Args: cobra.MinimumNArgs(2),
-		Long: "Run a command in the folder and with the environment of a running task. The exit code is that of the\n" +
-			"command, which ends with the task, and when the node loses its link. On a terminal ~. at the start of a\n" +
-			"line ends the session.",
+		Long: "Run a command in the folder and with the environment of a running task. The command ends\n" +
+			"with the task, with the session, and when the node loses its link. The exit code is that of the command.\n" +
+			"On a terminal, ~. at the start of a line ends the session.",
 		Annotations: map[string]string{console.Foreign: "behind the allocation"},
 		RunE: s.Run(func(c *command.Call) error {
 			stub, err := from.chooseAlloc(c, c.Args[0])

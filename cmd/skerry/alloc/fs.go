@@ -61,10 +61,10 @@ func fsCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on as the file grows")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing what is added to the file")
 	tail.addFlags(c)
 	from.addFlags(c)
-	c.Flags().BoolVar(&stat, "stat", false, "show the kind, size and time of the file, and not its content")
+	c.Flags().BoolVar(&stat, "stat", false, "show the kind, size and time of the file instead of its content")
 	return c
 }
 

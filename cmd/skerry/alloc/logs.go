@@ -48,11 +48,11 @@ func logsCommand(s *command.Session) *cobra.Command {
 			return c.Out.CopyText(c.Context(), out)
 		}),
 	}
-	c.Flags().BoolVarP(&q.Follow, "follow", "f", false, "go on as the task writes")
-	c.Flags().BoolVar(&q.Stderr, "stderr", false, "show its stderr")
-	c.Flags().Bool("stdout", false, "show its stdout, which is the default")
+	c.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep showing what the task writes")
+	c.Flags().BoolVar(&q.Stderr, "stderr", false, "show stderr instead of stdout")
+	c.Flags().Bool("stdout", false, "show stdout (the default)")
 	c.MarkFlagsMutuallyExclusive("stdout", "stderr")
-	c.Flags().StringVar(&q.Task, "task", "", "the task, as the second argument")
+	c.Flags().StringVar(&q.Task, "task", "", "choose the task; same as the argument TASK")
 	tail.addFlags(c)
 	from.addFlags(c)
 	return c
@@ -65,7 +65,7 @@ type anyAllocFlags struct {
 }
 
 func (f *anyAllocFlags) addFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&f.job, "job", false, "the id is that of a job: use any of its allocations, a running one first")
+	c.Flags().BoolVar(&f.job, "job", false, "ID is that of a job: use one of its allocations, if possible a running one")
 	c.Flags().StringVar(&f.group, "group", "", "with --job, use an allocation of this group")
 }
 
@@ -123,7 +123,7 @@ type tailFlags struct {
 }
 
 func (f *tailFlags) addFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&f.tail, "tail", false, fmt.Sprintf("show the end only: %d lines, unless --lines or --bytes says otherwise", tailLines))
+	c.Flags().BoolVar(&f.tail, "tail", false, fmt.Sprintf("show only the end: %d lines, unless --lines or --bytes is given", tailLines))
 	c.Flags().Int64VarP(&f.lines, "lines", "n", 0, "show this number of lines from the end")
 	c.Flags().Int64VarP(&f.bytes, "bytes", "c", 0, "show this number of bytes from the end")
 	c.MarkFlagsMutuallyExclusive("lines", "bytes")

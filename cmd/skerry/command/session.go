@@ -31,7 +31,7 @@ type Session struct {
 func (s *Session) AddFlags(group *cobra.Command) {
 	flags := group.PersistentFlags()
 	flags.StringVar(&s.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
-	flags.StringVar(&s.namespace, "namespace", "", "namespace; * is all namespaces, for lists and searches")
+	flags.StringVar(&s.namespace, "namespace", "", `namespace (default "default", or that of the job file); * is all namespaces, for lists and searches`)
 	s.Out.AddFlags(flags)
 	console.AddConfigFlag(flags)
 	group.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
@@ -203,7 +203,7 @@ func AddDetach(c *cobra.Command, detach *bool) {
 
 // AddNoShutdownDelay adds --no-shutdown-delay to a command that stops allocations.
 func AddNoShutdownDelay(c *cobra.Command, noDelay *bool) {
-	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also where it has begun")
+	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also if it has begun")
 }
 
 // AddYes adds --yes, which scripts for Nomad give.

@@ -22,7 +22,7 @@ func Command(s *command.Session) *cobra.Command {
 		listCommand(s), statusCommand(s), promoteCommand(s),
 		changeCommand(s, "pause", "Pause a deployment", Change{"paused", (*client.Client).PauseDeployment}),
 		changeCommand(s, "resume", "Resume a paused deployment", Change{"resumed", (*client.Client).ResumeDeployment}),
-		changeCommand(s, "fail", "Fail a deployment, and revert its job if the job asks for that", Change{"failed", (*client.Client).FailDeployment}))
+		changeCommand(s, "fail", "Fail a deployment, and revert its job if it has auto_revert", Change{"failed", (*client.Client).FailDeployment}))
 }
 
 func listCommand(s *command.Session) *cobra.Command {
@@ -78,7 +78,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 			return showProgress(c, d.ID)
 		}),
 	}
-	c.Flags().BoolVar(&monitor, "monitor", false, "go on showing it until it is over")
+	c.Flags().BoolVar(&monitor, "monitor", false, "keep showing the progress until the deployment has ended")
 	return c
 }
 
@@ -132,7 +132,7 @@ type Promotion struct{ groups []string }
 
 // AddFlags adds --group.
 func (p *Promotion) AddFlags(c *cobra.Command) {
-	c.Flags().StringArrayVar(&p.groups, "group", nil, "promote this group alone (may be repeated)")
+	c.Flags().StringArrayVar(&p.groups, "group", nil, "promote only this group (default: all groups); may be repeated")
 }
 
 // Change is the change that promotes the groups.
@@ -145,6 +145,8 @@ func (p *Promotion) Change() Change {
 func promoteCommand(s *command.Session) *cobra.Command {
 	var p Promotion
 	c := changeCommand(s, "promote", "Promote the canaries of a deployment", p.Change())
+	c.Long = "Promote the canaries of a deployment: the rollout goes on, and the other allocations are updated. It is refused\n" +
+		"if not all canaries are healthy."
 	p.AddFlags(c)
 	return c
 }

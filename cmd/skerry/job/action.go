@@ -25,10 +25,10 @@ func ActionCommand(s *command.Session) *cobra.Command {
 	var f actionFlags
 	c := &cobra.Command{
 		Use: "action [NAME]", Short: "Run an action of a job in an allocation, or list the job's actions", Args: cobra.MaximumNArgs(1),
-		Long: "Run an action of a job where its task runs. An action is a command that an action block of the job has.\n" +
-			"It runs in an allocation that is named, or in any running one of the job. The exit code is that of the\n" +
-			"command. Without a name the actions of the job are listed. On a terminal ~. at the start of a line ends\n" +
-			"the session.",
+		Long: "Run an action of a job, or without NAME list its actions. An action is a command that an action block of a\n" +
+			"task defines. It runs in that task, in the allocation of --alloc, or else in a running allocation of the job\n" +
+			"of --job. The exit code is that of the command. On a terminal, ~. at the start of a line ends the session\n" +
+			"and the command.",
 		RunE: s.Run(func(c *command.Call) error {
 			id, err := f.findJob(c)
 			if err != nil {
@@ -55,12 +55,12 @@ func ActionCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	flags := c.Flags()
-	flags.StringVar(&f.job, "job", "", "job of the action; not needed with an allocation")
-	flags.StringVar(&f.group, "group", "", "group of the action; needed where several have an action of that name")
-	flags.StringVar(&f.alloc, "alloc", "", "allocation to run it in (default: any that runs)")
+	flags.StringVar(&f.job, "job", "", "job of the action (required unless --alloc is given)")
+	flags.StringVar(&f.group, "group", "", "group of the action, if several have an action of that name")
+	flags.StringVar(&f.alloc, "alloc", "", "allocation to run it in (default: a running one, if possible on a connected node)")
 	flags.StringVar(&f.alloc, "allocation", "", "as --alloc")
 	console.HideFlag(flags, "allocation")
-	f.AddFlags(c, "task of the action; needed where several have an action of that name")
+	f.AddFlags(c, "task of the action, if several have an action of that name")
 	return c
 }
 

@@ -22,8 +22,8 @@ func dispatchCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "dispatch ID [FILE]", Short: "Dispatch an instance of a parameterized job", Args: cobra.RangeArgs(1, 2),
-		Long: "Make a job from a parameterized one, and follow it until it runs. The content of the file (- is the\n" +
-			"standard input) is its payload.",
+		Long: "Create a job from a parameterized one, and follow it until it runs. The content of FILE (- is the standard\n" +
+			"input) is the payload of the job.",
 		RunE: s.Run(func(c *command.Call) (err error) {
 			if req.Meta, err = parseKeyValues(meta); err != nil {
 				return err
@@ -46,9 +46,9 @@ func dispatchCommand(s *command.Session) *cobra.Command {
 			return follow.ShowAnswer(c, answer, answer.EvalID, detach, done)
 		}),
 	}
-	c.Flags().StringArrayVar(&meta, "meta", nil, "KEY=VALUE for the job; may be repeated")
-	c.Flags().StringVar(&req.IdPrefixTemplate, "id-prefix-template", "", "prefix of the new job's id, behind the id of its parent")
-	c.Flags().StringVar(&token, "idempotency-token", "", "make a job only if none was made with this token")
+	c.Flags().StringArrayVar(&meta, "meta", nil, "metadata KEY=VALUE of the new job; may be repeated")
+	c.Flags().StringVar(&req.IdPrefixTemplate, "id-prefix-template", "", "text in the new job's id, after the id of its parent")
+	c.Flags().StringVar(&token, "idempotency-token", "", "create a job only if none was created with this token before")
 	c.Flags().IntVar(&req.Priority, "priority", 0, "priority of the job (default: that of its parent)")
 	command.AddDetach(c, &detach)
 	return c
@@ -91,7 +91,7 @@ var exampleJob string
 func initCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example job file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example job file, to example.hcl unless another file is named. A file that exists is left alone.",
+		Long: "Write an example job file to FILE (default: example.hcl), which must not exist yet.",
 		RunE: s.RunOffline(func(c *command.Call) error {
 			name := "example.hcl"
 			if len(c.Args) > 0 {

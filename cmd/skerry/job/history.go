@@ -40,9 +40,9 @@ func historyCommand(s *command.Session) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&q.DiffTag, "diff-tag", "", "compare each version with the version that has this tag, and not with the one before it")
+	c.Flags().StringVar(&q.DiffTag, "diff-tag", "", "compare each version with the version that has this tag, instead of the one before it")
 	c.Flags().Uint64("diff-version", 0, "compare each version with this one")
-	c.Flags().StringVar(&version, "version", "", "show this version alone")
+	c.Flags().StringVar(&version, "version", "", "show only this version")
 	c.Flags().BoolVar(&full, "full", false, "show each version whole, as JSON")
 	c.Flags().BoolP("patch", "p", true, "show the changes of each version; accepted for scripts, they are always shown")
 	return c

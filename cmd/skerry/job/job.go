@@ -49,7 +49,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 			return follow.Stop(c, answer.EvalID)
 		}),
 	}
-	c.Flags().BoolVar(&o.Purge, "purge", false, "also remove the job from the hubs")
+	c.Flags().BoolVar(&o.Purge, "purge", false, "also remove the job and its versions from the hubs' state")
 	command.AddNoShutdownDelay(c, &o.NoShutdownDelay)
 	command.AddYes(c)
 	command.AddDetach(c, &detach)
@@ -60,7 +60,7 @@ func startCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "start ID", Short: "Start a stopped job", Args: cobra.ExactArgs(1),
-		Long: "Register a stopped job again, as it is, and follow it as job run does.",
+		Long: "Register a stopped job again, unchanged, and follow it as job run does.",
 		RunE: s.Run(func(c *command.Call) error {
 			job, err := c.WholeJob(c.Args[0])
 			if err != nil {
@@ -179,7 +179,7 @@ func allocsCommand(s *command.Session) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().BoolVar(&query.All, "all", false, "also list those of an earlier job with this id")
+	c.Flags().BoolVar(&query.All, "all", false, "also list those of a purged job that had the same id")
 	return c
 }
 
@@ -199,8 +199,8 @@ func deploymentsCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&latest, "latest", false, "show the progress of the newest")
-	c.Flags().BoolVar(&query.All, "all", false, "also list those of an earlier job with this id")
+	c.Flags().BoolVar(&latest, "latest", false, "show the progress of the newest deployment instead")
+	c.Flags().BoolVar(&query.All, "all", false, "also list those of a purged job that had the same id")
 	c.MarkFlagsMutuallyExclusive("latest", "all")
 	return c
 }
@@ -245,9 +245,9 @@ func inspectCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&hcl, "hcl", false, "show the job file instead")
-	c.Flags().BoolVar(&withVars, "with-vars", false, "with --hcl, also the variables of the job file")
-	c.Flags().Uint64("version", 0, "show this version and not the newest")
+	c.Flags().BoolVar(&hcl, "hcl", false, "show the job file with which it was registered")
+	c.Flags().BoolVar(&withVars, "with-vars", false, "with --hcl: also show the variables of the job file")
+	c.Flags().Uint64("version", 0, "version to show (default: the newest)")
 	return c
 }
 
@@ -299,7 +299,7 @@ func tagUnsetCommand(s *command.Session) *cobra.Command {
 	c := versionTagCommand(s, "Job %q has no version with the tag %q any more.", false, func(c *command.Call, id fleet.JobID, name string) error {
 		return c.Hub.UntagJobVersion(c.Context(), id, name)
 	})
-	c.Use, c.Short = "unset ID", "Remove the tag of a version"
+	c.Use, c.Short = "unset ID", "Remove a tag from the version of a job that has it"
 	return c
 }
 

@@ -24,9 +24,9 @@ func restartCommand(s *command.Session) *cobra.Command {
 	var r restarter
 	c := &cobra.Command{
 		Use: "restart ID", Short: "Restart the allocations of a job, in batches", Args: cobra.ExactArgs(1),
-		Long: "Restart the running allocations of a job in place, or with --reschedule replace each of them. The next\n" +
-			"batch begins when all allocations of this one run. Allocations on nodes that are away are left alone;\n" +
-			"their ids are shown.",
+		Long: "Restart the running allocations of a job in place, or with --reschedule stop each of them and let the job\n" +
+			"replace it. The next batch begins when all allocations of the current one are running again. Allocations on\n" +
+			"nodes that are away are not restarted; their ids are shown.",
 		RunE: s.Run(func(c *command.Call) error {
 			r.Call, r.said, r.in = c, c.Out, bufio.NewScanner(c.InOrStdin())
 			if c.Out.IsJSON() {
@@ -41,13 +41,13 @@ func restartCommand(s *command.Session) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringArrayVar(&r.groups, "group", nil, "restart only allocations of this group; may be repeated")
-	f.StringVar(&r.task, "task", "", "restart only this task of each allocation")
+	f.StringVar(&r.task, "task", "", "restart only this task of each allocation (default: the tasks that have not ended)")
 	f.StringVar(&r.batchSize, "batch-size", "1", "size of a batch: a number, or a percentage of all allocations")
-	f.StringVar(&r.batchWait, "batch-wait", "0s", "how long to wait between two batches, or ask")
-	f.StringVar(&r.onError, "on-error", onErrorAsk, "what to do if an allocation does not come back: ask or fail")
+	f.StringVar(&r.batchWait, "batch-wait", "0s", `time to wait between two batches; "ask": wait until you agree`)
+	f.StringVar(&r.onError, "on-error", onErrorAsk, `if an allocation ends or loses its link: "ask" whether to continue, or "fail"`)
 	f.BoolVar(&r.reschedule, "reschedule", false, "replace each allocation instead of restarting it")
-	f.BoolVar(&r.allTasks, "all-tasks", false, "restart all tasks; refused if a task has ended")
-	f.BoolVarP(&r.yes, "yes", "y", false, "answer every question with yes")
+	f.BoolVar(&r.allTasks, "all-tasks", false, "restart all tasks; an allocation with a task that has ended counts as failed")
+	f.BoolVarP(&r.yes, "yes", "y", false, "answer every question with yes, and continue")
 	return c
 }
 

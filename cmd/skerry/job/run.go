@@ -31,9 +31,9 @@ func runCommand(s *command.Session) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and monitor it until it runs", Args: cobra.ExactArgs(1),
-		Long: "Register the job of a file (- is the standard input). Then follow its evaluation and its deployment until\n" +
-			"that is over or, without a deployment, its allocations until they run. The exit code is 2 if the job is\n" +
-			"registered and not all of it can run now: it needs capacity, a promotion, or nodes that are away.",
+		Long: "Register the job of a file (- is the standard input). Then follow its deployment until it has ended or,\n" +
+			"without a deployment, its allocations until they run. The exit code is 2 if the job is registered, but not\n" +
+			"all of it can run now: it needs capacity, a promotion, or nodes that are away.",
 		RunE: s.Run(func(c *command.Call) error {
 			job, err := file.parseJob(c, c.Args[0])
 			if err != nil {

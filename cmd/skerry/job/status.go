@@ -37,11 +37,11 @@ func statusCommand(s *command.Session) *cobra.Command {
 			return one(cmd, args)
 		},
 	}
-	c.Flags().BoolVarP(&show.all, "all", "a", false, "show allocations that have ended, too")
+	c.Flags().BoolVarP(&show.all, "all", "a", false, "also show allocations that have ended")
 	c.Flags().BoolVar(&show.all, "all-allocs", false, "as --all")
 	console.HideFlag(c.Flags(), "all-allocs")
-	c.Flags().BoolVar(&show.evals, "evals", false, "show its evaluations, too")
-	c.Flags().BoolVar(&show.brief, "short", false, "show the job alone")
+	c.Flags().BoolVar(&show.evals, "evals", false, "also show its evaluations")
+	c.Flags().BoolVar(&show.brief, "short", false, "show only the job, without its allocations")
 	c.MarkFlagsMutuallyExclusive("short", "evals")
 	c.MarkFlagsMutuallyExclusive("short", "all")
 	return c

@@ -43,8 +43,8 @@ func Command() *cobra.Command {
 		},
 	}
 	flags := c.PersistentFlags()
-	flags.StringVar(&f.dataDir, "data-dir", "", "the edge's data directory")
-	flags.StringVar(&f.socket, "socket", "", "the edge's socket (default: "+socketName+" in its data directory)")
+	flags.StringVar(&f.dataDir, "data-dir", "", "data directory of the edge (required unless --socket is given)")
+	flags.StringVar(&f.socket, "socket", "", "socket of the edge (default: "+socketName+" in its data directory)")
 	f.out.AddJSONFlag(flags)
 	console.AddConfigFlag(flags)
 	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand())
@@ -77,6 +77,8 @@ func (f *localFlags) statusCommand() *cobra.Command {
 	all := false
 	c := &cobra.Command{
 		Use: "status", Short: "Show the link, the journal, and what runs", Args: cobra.NoArgs,
+		Long: `Show the state of this edge: its link to the hubs, the rows of its journal that no hub has acknowledged yet,
+and its allocations. Like all commands of skerry local it needs no link.`,
 		Example: `  skerry local status --data-dir /var/lib/skerry-edge
   skerry local status --data-dir /var/lib/skerry-edge --all`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, _ []string) error {
@@ -87,7 +89,7 @@ func (f *localFlags) statusCommand() *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVar(&all, "all", false, "show allocations that have ended, too")
+	c.Flags().BoolVar(&all, "all", false, "also show allocations that have ended")
 	return c
 }
 
@@ -226,8 +228,8 @@ func (f *localFlags) logsCommand() *cobra.Command {
 			return f.out.CopyText(ctx, text)
 		}),
 	}
-	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "go on as the task writes, until the allocation ends")
-	c.Flags().BoolVar(&stderr, "stderr", false, "show its stderr")
+	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "keep showing what the task writes, until the allocation ends")
+	c.Flags().BoolVar(&stderr, "stderr", false, "show stderr instead of stdout")
 	c.Flags().Int64Var(&tail, "tail", 0, "show this number of bytes from the end")
 	return c
 }
@@ -235,7 +237,7 @@ func (f *localFlags) logsCommand() *cobra.Command {
 func (f *localFlags) stopCommand() *cobra.Command {
 	var req local.StopRequest
 	c := &cobra.Command{
-		Use: "stop ALLOC", Short: "Stop an allocation, and start none of its name here until 'local start'", Args: cobra.ExactArgs(1),
+		Use: "stop ALLOC", Short: "Stop an allocation, and start no replacement here until 'local start'", Args: cobra.ExactArgs(1),
 		Long: `Stop an allocation. A replacement that the hubs send does not start on this machine, also
 after a reboot, until 'local start' allows it. The hubs may start it on another edge.`,
 		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
@@ -254,7 +256,7 @@ after a reboot, until 'local start' allows it. The hubs may start it on another 
 		}),
 	}
 	c.Flags().StringVar(&req.Reason, "reason", "stopped on site", "reason, for the history")
-	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also where it has begun")
+	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also if it has begun")
 	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "let a replacement that the hubs send start here")
 	return c
 }
@@ -262,10 +264,10 @@ after a reboot, until 'local start' allows it. The hubs may start it on another 
 func (f *localFlags) startCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "start ALLOC", Short: "Allow again what 'local stop' has stopped", Args: cobra.ExactArgs(1),
-		Long: `Allow again what 'local stop' has stopped, by the id of that allocation or of its waiting
-replacement. An allocation that has ended does not run again: the replacement that the hubs
-sent starts, at once if it is here, else when the link is up.`,
+		Use: "start ALLOC", Short: "Allow the replacement of an allocation that 'local stop' has stopped", Args: cobra.ExactArgs(1),
+		Long: `Allow the replacement of an allocation that 'local stop' has stopped. ALLOC is the id of either of them.
+The stopped allocation itself does not run again: the replacement starts, at once if the hubs have sent it
+already, otherwise once the link is up.`,
 		Example: `  skerry local start --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			s, err := edge.Start(ctx, fleet.AllocID(args[0]), reason)
@@ -311,7 +313,7 @@ func (f *localFlags) sayDone(alloc, what, message string) {
 
 func (f *localFlags) historyCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "history [ALLOC]", Short: "Show the journal: of one allocation, or all of it", Args: cobra.MaximumNArgs(1),
+		Use: "history [ALLOC]", Short: "Show the journal of this edge, or its rows about one allocation", Args: cobra.MaximumNArgs(1),
 		Example: `  skerry local history --data-dir /var/lib/skerry-edge
   skerry local history --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {

@@ -30,6 +30,8 @@ func purgeCommand(s *command.Session) *cobra.Command {
 		return c.Hub.PurgeNode(c.Context(), id)
 	})
 	c.Use, c.Short = "purge ID", "Remove a node that is gone for good, and replace its allocations"
+	c.Long = "Remove the record of a node that is gone for good. Its allocations are lost, and replaced as their jobs say.\n" +
+		"A node that is connected is refused: its edge would register it again."
 	return c
 }
 
@@ -40,8 +42,8 @@ func readmitCommand(s *command.Session) *cobra.Command {
 	c.Use, c.Short = "readmit ID", "Accept a node whose data directory was restored from a backup"
 	c.Long = `Accept a node whose data directory was restored from a backup, or put back with its machine. The cluster has
 newer rows of its journal than the node: without this command it refuses the node as a fork, since it may be a copy of a
-machine that still runs. The node goes on within two minutes, from the newest row that the cluster has. Its history shows
-a gap there, and the hub sends it again what it shall run.
+machine that still runs. The node continues within two minutes, after the newest row that the cluster has. Its history shows
+a gap there, and the hub sends it its allocations again.
 
 Readmit the machine that shall stay. If the machine that the copy was made of still runs, stop it first: a node
 whose former session answers is refused even then.`
@@ -74,10 +76,10 @@ func revokeCommand(s *command.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a node for good: refuse its certificate, and replace its allocations", Args: cobra.ExactArgs(1),
 		Long: `Expel a node for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
-it cannot renew it. Its allocations are lost, and replaced as their jobs say. Its tasks may go on running there, and
+it cannot renew it. Its allocations are lost, and replaced as their jobs say. Its tasks may keep running there, and
 nobody can stop them from here: node status shows them as orphaned.
 
-This cannot be undone. If the machine shall come back, start it with an empty data directory and a new join
+This cannot be undone. If the machine is to come back, start it with an empty data directory and a new join
 token: it will be another node. A node that was purged is revoked by its whole id.`,
 		RunE: s.Run(func(c *command.Call) error {
 			id, name := fleet.NodeID(c.Args[0]), ""

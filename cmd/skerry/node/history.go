@@ -14,12 +14,12 @@ import (
 func historyCommand(s *command.Session) *cobra.Command {
 	var since, until string
 	c := &cobra.Command{
-		Use: "history ID", Short: "Show the history of a node, with the time without a link marked", Args: cobra.ExactArgs(1),
+		Use: "history ID", Short: "Show the history of a node, and mark the time without a link to the hubs", Args: cobra.ExactArgs(1),
 		Long: `Show what happened on a node: its sessions, what the hubs decided about its allocations, and every
 row of its journal, in one timeline. The time without a link is marked at the left.
 
 --since and --until take a time of day (02:10: the last time it was ten past two), a date and time
-("2026-05-01 02:10", local time), RFC 3339, or how long ago (3h).`,
+("2026-05-01 02:10", local time), RFC 3339, or a duration before now (3h).`,
 		RunE: s.Run(func(c *command.Call) error {
 			q, err := timeWindow(since, until, time.Now())
 			if err != nil {
@@ -44,8 +44,8 @@ row of its journal, in one timeline. The time without a link is marked at the le
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&since, "since", "", "leave out what happened before this time")
-	c.Flags().StringVar(&until, "until", "", "leave out what happened after this time")
+	c.Flags().StringVar(&since, "since", "", "show only what happened after this time")
+	c.Flags().StringVar(&until, "until", "", "show only what happened before this time")
 	return c
 }
 

@@ -38,7 +38,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 			return showNode(c, stats)
 		}),
 	}
-	c.Flags().BoolVar(&stats, "stats", false, "show the resources that the machine uses now, as it reports them; with --json that alone")
+	c.Flags().BoolVar(&stats, "stats", false, "also show the resources that the machine uses now, as it reports them; with --json, only these")
 	choice.addFlags(c)
 	return c
 }

@@ -92,9 +92,9 @@ var poolFlagNames = []string{"description", "default-disconnect", "scheduler-alg
 
 func (f *poolFlags) addPoolFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.description, "description", "", "purpose of the node pool")
-	flags.StringVar(&f.disconnect, "default-disconnect", "", "rule for allocations without a disconnect block: keep or nomad")
-	flags.StringVar(&f.algorithm, "scheduler-algorithm", "", "binpack or spread")
-	flags.DurationVar(&f.ttl, "heartbeat-ttl", 0, "heartbeat interval of its nodes; 0: by the size of the fleet")
+	flags.StringVar(&f.disconnect, "default-disconnect", "", "what happens to allocations without a disconnect block while their node is away: keep or nomad")
+	flags.StringVar(&f.algorithm, "scheduler-algorithm", "", "scheduler algorithm: binpack or spread")
+	flags.DurationVar(&f.ttl, "heartbeat-ttl", 0, "heartbeat interval of its nodes; 0: chosen by the size of the fleet")
 }
 
 // applyToPool gives a pool the rules that the command line has.
@@ -176,8 +176,8 @@ func poolWithRules(c *command.Call, rules poolFlags) (fleet.Pool, error) {
 func poolInitCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example node pool file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example node pool file, to pool.hcl or with --json to pool.json, unless another file is named. A\n" +
-			"file that exists is left alone.",
+		Long: "Write an example node pool file to FILE (default: pool.hcl, or pool.json with --json), which must not exist\n" +
+			"yet.",
 		RunE: s.RunOffline(func(c *command.Call) error {
 			name, text := "pool.hcl", examplePoolHCL
 			if c.Out.IsJSON() {

@@ -65,7 +65,7 @@ func removePeerCommand(s *command.Session) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "remove-peer", Short: "Remove a hub that is gone for good from the Raft configuration", Args: cobra.NoArgs,
-		Long: "Remove a hub that is gone for good from the Raft configuration. Stop it first: one that starts again joins again.",
+		Long: "Remove a hub that is gone for good from the Raft configuration. Stop the hub first: it joins again when it starts.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Hub %s%s is removed", peer.ID, peer.Address), c.Hub.RemoveRaftPeer(c.Context(), peer)
 		}),
@@ -77,7 +77,7 @@ func removePeerCommand(s *command.Session) *cobra.Command {
 // addHubFlags adds the flags that name a hub.
 func addHubFlags(c *cobra.Command, hub *client.HubRef) {
 	c.Flags().StringVar(&hub.ID, "peer-id", "", "`id` of the hub")
-	c.Flags().StringVar(&hub.Address, "peer-address", "", "or `address` of the hub, as list-peers shows it")
+	c.Flags().StringVar(&hub.Address, "peer-address", "", "`address` of the hub instead, as list-peers shows it")
 }
 
 func healthCommand(s *command.Session) *cobra.Command {
@@ -98,8 +98,10 @@ func healthCommand(s *command.Session) *cobra.Command {
 func SystemCommand(s *command.Session) *cobra.Command {
 	return command.Group("system", "Maintain the state of the hubs", &cobra.Command{
 		Use: "gc", Short: "Run garbage collection now", Args: cobra.NoArgs,
+		Long: "Remove all jobs, evaluations, allocations, deployments and nodes that have ended from the hubs' state now,\n" +
+			"whatever their age.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
-			return "What is over is forgotten.", c.Hub.CollectGarbage(c.Context())
+			return "All ended objects are removed from the hubs' state.", c.Hub.CollectGarbage(c.Context())
 		}),
 	})
 }
@@ -132,6 +134,6 @@ func MonitorCommand(s *command.Session) *cobra.Command {
 	}
 	c.Flags().StringVar(&q.Level, "log-level", "info", "lowest level to show: debug, info, warn or error")
 	c.Flags().StringVar(&node, "node-id", "", "node whose logs are shown: its name, or the beginning of its id")
-	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub whose logs are shown: it has to be the one that is asked")
+	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub whose logs are shown; it must be the hub at --addr")
 	return c
 }

@@ -14,6 +14,8 @@ import (
 func getConfigCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "get-config", Short: "Show the scheduler configuration", Args: cobra.NoArgs,
+		Long: "Show the scheduler configuration: the algorithm, which jobs may preempt others, and whether jobs can be\n" +
+			"registered.",
 		RunE: s.Run(func(c *command.Call) error {
 			answer, err := c.Hub.SchedulerConfiguration(c.Context())
 			if err == nil {
@@ -43,9 +45,9 @@ var switches = []struct {
 	flag, what string
 	value      func(*fleet.SchedulerConfiguration) *bool
 }{
-	{"memory-oversubscription", "memory_max of tasks counts",
+	{"memory-oversubscription", "tasks may use memory up to their memory_max",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled }},
-	{"reject-job-registration", "no job may be registered",
+	{"reject-job-registration", "refuse to register jobs",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.RejectJobRegistration }},
 	{"preempt-service-scheduler", "service jobs may evict others",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
@@ -92,8 +94,8 @@ func setConfigCommand(s *command.Session) *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "binpack or spread")
-	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "change it only if its modify index is this one")
+	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "scheduler algorithm: binpack or spread")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "change the configuration only if its modify index is this one")
 	for _, one := range switches {
 		c.Flags().Bool(one.flag, false, one.what)
 	}

@@ -140,7 +140,7 @@ The desired state goes back to that of the snapshot: jobs and their versions, de
 evaluations, node pools, namespaces and settings. The members of the cluster stay as they
 are (hubs, join tokens, certificates), and so does what has happened: nodes replay what the
 snapshot does not know, allocations that have ended do not run again, and allocations that
-the snapshot does not have go on and are listed by "skerry fleet status".
+the snapshot does not have keep running and are listed by "skerry fleet status".
 
 The file is checked first. A damaged snapshot, or one of another cluster, is refused
 before anything is changed.`,

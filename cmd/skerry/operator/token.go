@@ -30,7 +30,7 @@ func createTokenCommand(s *command.Session) *cobra.Command {
 		Long: `Create a join token. The hubs keep only a hash of it, so this is the only time that it is shown: without --out it is
 written to standard output, with --out to a file that only its owner can read.
 
-With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it says itself.`,
+With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it names itself.`,
 		RunE: s.Run(func(c *command.Call) error {
 			if ttl != 0 {
 				req.TTL = ttl.String()
@@ -44,12 +44,12 @@ With --node-pool and --site every node that the token admits is in that pool and
 	}
 	f := c.Flags()
 	f.StringVar(&req.Role, "role", fleet.RoleEdge, "what it admits: edge, which is a node, or hub")
-	f.StringVar(&req.NodePool, "node-pool", "", "node pool of the nodes that it admits (default: what each says)")
-	f.StringVar(&req.Site, "site", "", "site of the nodes that it admits (default: what each says)")
+	f.StringVar(&req.NodePool, "node-pool", "", "node pool of the nodes that it admits (default: the one that each names)")
+	f.StringVar(&req.Site, "site", "", "site of the nodes that it admits (default: the one that each names)")
 	f.Uint64Var(&req.MaxUses, "uses", 0, "how many machines it admits (default: any number)")
-	f.DurationVar(&ttl, "ttl", 24*time.Hour, "time after which it admits no machine any more; 0: never")
+	f.DurationVar(&ttl, "ttl", 24*time.Hour, "time until it expires; 0: it never does")
 	f.StringVar(&req.Description, "description", "", "purpose of the token, shown in lists")
-	f.StringVar(&file, "out", "", "file to write the token to, readable by its owner alone; a file that exists is left alone")
+	f.StringVar(&file, "out", "", "file to write the token to, which only its owner can read; it must not exist yet")
 	return c
 }
 
@@ -90,7 +90,7 @@ func listTokensCommand(s *command.Session) *cobra.Command {
 
 func tokenStatusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "status ID", Short: "Show a join token, and what it admitted", Args: cobra.ExactArgs(1),
+		Use: "status ID", Short: "Show a join token, and the machines that it admitted", Args: cobra.ExactArgs(1),
 		RunE: command.Show(s, command.Named((*client.Client).JoinToken), func(out *console.Output, token api.JoinToken) {
 			t := console.NewTable()
 			t.Add("Token", token.ID)
@@ -108,7 +108,7 @@ func tokenStatusCommand(s *command.Session) *cobra.Command {
 func revokeTokenCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
-		Long: `Revoke a join token: it admits no machine any more. Machines that it admitted before stay; skerry node revoke expels a node.`,
+		Long: `Revoke a join token: it admits no further machine. Machines that it admitted before stay; skerry node revoke expels a node.`,
 		RunE: s.Run(func(c *command.Call) error {
 			answer, err := c.Hub.RevokeJoinToken(c.Context(), c.Args[0])
 			if err == nil {

@@ -30,6 +30,7 @@ type listedService struct {
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the reachable services", Args: cobra.NoArgs,
+		Long: "List the services that a running allocation on a connected node has registered.",
 		RunE: command.Show(s, command.All((*client.Client).Services), func(out *console.Output, list []api.ServiceList) {
 			var all []listedService
 			for _, ns := range list {
@@ -74,9 +75,10 @@ func readRegistrations(c *command.Call) ([]fleet.ServiceRegistration, error) {
 
 func deleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME ID", Short: "Delete a stale registration of a service", Args: cobra.ExactArgs(2),
-		Long: "Delete a stale registration of a service. The hubs register a service while its allocation runs, so none\n" +
-			"is stale: for a registration that exists, the error says which allocation to stop instead.",
+		Use: "delete NAME ID", Short: "Delete a stale registration of a service (there is never one)", Args: cobra.ExactArgs(2),
+		Long: "This command exists for scripts for Nomad, and deletes nothing. A service is registered as long as its\n" +
+			"allocation runs, so no registration is stale. For one that exists, the command fails and names the\n" +
+			"allocation to stop instead.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Registration %s is deleted.", c.Args[1]), c.Hub.DeleteService(c.Context(), c.Args[0], c.Args[1])
 		}),

@@ -32,8 +32,9 @@ func (f *Flags) AddFlags(c *cobra.Command, task string) {
 	flags := c.Flags()
 	flags.StringVar(&f.Task, "task", "", task)
 	flags.BoolVarP(&f.interactive, "interactive", "i", true, "pass standard input to the command")
-	flags.BoolVarP(&f.tty, "tty", "t", true, "give the command a terminal; by default if this is one")
-	flags.StringVarP(&f.escape, "escape", "e", "~", `character that ends the session, with a dot behind it, at the start of a line; or "none"`)
+	flags.BoolVarP(&f.tty, "tty", "t", true, "give the command a terminal (default: if it is run on one)")
+	flags.Lookup("tty").DefValue = "false" // the help shows none: Run decides
+	flags.StringVarP(&f.escape, "escape", "e", "~", `character that ends the session if it is typed with a dot at the start of a line; "none": no character does`)
 	// The group's --template has the same short name, and nothing to write here.
 	flags.String("template", "", "")
 	console.HideFlag(flags, "template")
