@@ -102,6 +102,6 @@ func searchContexts(c *command.Call, text string) (kind int, id string, err erro
 	if n := len(found); n > shown {
 		found = append(found[:shown], fmt.Sprintf("and %d more", n-shown))
 	}
-	return 0, "", fleet.Errorf(fleet.CodeConflict, "%q begins the ids of several things: %s", text, strings.Join(found, ", ")).
+	return 0, "", fleet.Errorf(fleet.CodeConflict, "%q begins the ids of several objects: %s", text, strings.Join(found, ", ")).
 		WithHint("give more of the id")
 }

@@ -19,7 +19,7 @@ func Encode(v any) ([]byte, error) {
 	}
 	b, err := codec.MarshalUnsorted(v)
 	if err != nil {
-		return nil, fmt.Errorf("encode %T: %w", v, err)
+		return nil, fmt.Errorf("encode a message for another hub: %w", err)
 	}
 	return b, nil
 }
@@ -28,7 +28,7 @@ func Encode(v any) ([]byte, error) {
 func Decode[T any](b []byte) (T, error) {
 	var v T
 	if err := bodies.Unmarshal(b, &v); err != nil {
-		return v, fleet.Errorf(fleet.CodeInvalid, "decode %T from another hub: %v", v, err)
+		return v, fleet.Errorf(fleet.CodeInvalid, "decode a message from another hub: %v", err)
 	}
 	return v, nil
 }

@@ -166,7 +166,7 @@ func writePlacement(out *console.Output, m *fleet.AllocMetric) {
 func writeUsage(out *console.Output, u usage.Alloc) {
 	out.Line("")
 	if len(u.Tasks) == 0 {
-		out.Line("No task that can be measured runs now.")
+		out.Line("No running task reports what it uses.")
 		return
 	}
 	t := console.NewTable("TASK", "CPU", "OF A CORE", "MEMORY", "SWAP", "PROCESSES")
@@ -190,11 +190,11 @@ func historyCommand(s *command.Session) *cobra.Command {
 func writeHistory(out *console.Output, h api.HistoryAnswer) {
 	out.Line("Allocation %s  %s  on %s\n", h.Alloc.ID, h.Alloc.Name, h.Alloc.NodeName)
 	if len(h.Entries) == 0 {
-		out.Line("Nothing is known of it yet.")
+		out.Line("No event is recorded yet.")
 		return
 	}
 	if h.Dropped > 0 {
-		out.Line("%d entries of little weight were let go: a hub keeps so many of each allocation.\n", h.Dropped)
+		out.Line("%d less important entries were removed: the hubs keep a limited number for each allocation.\n", h.Dropped)
 	}
 	out.Timeline(h.Entries, false)
 }

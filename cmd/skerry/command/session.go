@@ -170,7 +170,7 @@ func (c *Call) Interrupted(err error) error {
 	if c.Context().Err() == nil {
 		return err
 	}
-	c.Out.Line("No longer followed; the job goes on.")
+	c.Out.Line("Stopped following; the job continues.")
 	return &console.ExitError{Code: exitInterrupted, Err: err, Silent: true}
 }
 

@@ -111,7 +111,7 @@ func (r *restarter) runRestart() error {
 		fmt.Fprintf(r.said, "Allocation %s is left alone: its node is away\n", console.ID(id))
 	}
 	if len(chosen) == 0 {
-		fmt.Fprintf(r.said, "Nothing of job %q runs that could be restarted.\n", job.ID)
+		fmt.Fprintf(r.said, "Job %q has no running allocation to restart.\n", job.ID)
 		return nil
 	}
 	return r.restartInBatches(r.Context(), chosen, size)
@@ -193,7 +193,7 @@ func (r *restarter) restartInBatches(ctx context.Context, chosen []api.AllocStub
 func (r *restarter) waitBetweenBatches(ctx context.Context) error {
 	if r.batchWait == onErrorAsk {
 		if !r.askYesNo("Go on with the next batch?") {
-			return fleet.Errorf(fleet.CodeConflict, "the restart was stopped: %d of %d allocations are restarted", len(r.done.Restarted), r.total)
+			return fleet.Errorf(fleet.CodeConflict, "restart job %q: it was stopped after %d of %d allocations", r.done.JobID, len(r.done.Restarted), r.total)
 		}
 		return nil
 	}

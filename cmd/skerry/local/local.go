@@ -110,7 +110,7 @@ func writeStatus(out *console.Output, s local.Status, all bool, now time.Time) {
 		out.Table(allocs)
 	}
 	if hidden > 0 {
-		out.Line("\n%s not shown, which ended: --all shows them.", console.Count(hidden, "allocation"))
+		out.Line("\n%s that ended not shown: --all shows them.", console.Count(hidden, "allocation"))
 	}
 }
 

@@ -36,7 +36,7 @@ func purgeCommand(s *command.Session) *cobra.Command {
 }
 
 func readmitCommand(s *command.Session) *cobra.Command {
-	c := changeCommand(s, "may go on; it tries again within two minutes", func(c *command.Call, id fleet.NodeID) (api.NodeAnswer, error) {
+	c := changeCommand(s, "may continue; it tries again within two minutes", func(c *command.Call, id fleet.NodeID) (api.NodeAnswer, error) {
 		return c.Hub.ReadmitNode(c.Context(), id)
 	})
 	c.Use, c.Short = "readmit ID", "Accept a node whose data directory was restored from a backup"

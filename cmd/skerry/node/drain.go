@@ -69,7 +69,7 @@ func (f drainFlags) drainRequest(id fleet.NodeID) (api.DrainRequest, error) {
 	case f.noDeadline:
 		req.DrainSpec.Deadline = 0
 	case f.deadline <= 0:
-		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: a deadline of %s", console.ID(id), f.deadline).
+		return req, fleet.Errorf(fleet.CodeInvalid, "drain node %s: the deadline %s is not in the future", console.ID(id), f.deadline).
 			WithHint("--force stops all allocations at once, --no-deadline waits without a bound")
 	}
 	return req, nil

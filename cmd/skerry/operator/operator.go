@@ -54,7 +54,7 @@ func transferCommand(s *command.Session) *cobra.Command {
 			if done.To != "" {
 				to = "hub " + string(done.To)
 			}
-			return fmt.Sprintf("Hub %s hands the lead over to %s", done.From, to), err
+			return fmt.Sprintf("Hub %s transfers the leadership to %s", done.From, to), err
 		}),
 	}
 	addHubFlags(c, &peer)
