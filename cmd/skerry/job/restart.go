@@ -42,7 +42,7 @@ func restartCommand(s *command.Session) *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&r.groups, "group", nil, "restart only allocations of this group; may be repeated")
 	f.StringVar(&r.task, "task", "", "restart only this task of each allocation (default: the tasks that have not ended)")
-	f.StringVar(&r.batchSize, "batch-size", "1", "size of a batch: a number, or a percentage of all allocations")
+	f.StringVar(&r.batchSize, "batch-size", "1", "size of a batch: a number, or a percentage of the allocations to restart")
 	f.StringVar(&r.batchWait, "batch-wait", "0s", `time to wait between two batches; "ask": wait until you agree`)
 	f.StringVar(&r.onError, "on-error", onErrorAsk, `if an allocation ends or loses its link: "ask" whether to continue, or "fail"`)
 	f.BoolVar(&r.reschedule, "reschedule", false, "replace each allocation instead of restarting it")
@@ -61,7 +61,7 @@ const (
 type restarter struct {
 	groups     []string
 	task       string
-	batchSize  string // a number, or a percentage of all
+	batchSize  string // a number, or a percentage of the allocations to restart
 	batchWait  string // a duration, or "ask"
 	onError    string
 	reschedule bool
