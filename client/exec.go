@@ -86,6 +86,7 @@ type execSession struct {
 	mu   sync.Mutex // for writing
 }
 
+// writeExecInput sends a message to the command. Several goroutines may call it.
 func (s *execSession) writeExecInput(in api.ExecInput) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,7 +26,7 @@ func (h *Hub) raftStatus() api.Standing {
 	return api.Standing{Term: s.Term, LastIndex: s.LastIndex}
 }
 
-// cluster implements the HTTP API's access to the hubs of the cluster.
+// cluster implements api.Cluster, the HTTP API's access to the hubs, Raft and gossip.
 type cluster struct{ h *Hub }
 
 func (c cluster) Apply(ctx context.Context, cmd state.Command) (state.Result, error) {
@@ -56,6 +56,7 @@ func (c cluster) Leader() (fleet.HubID, bool) {
 	return id, ok
 }
 
+// Members lists the hubs that gossip knows. It leaves out those whose gossip address is not known yet.
 func (c cluster) Members() []api.Member {
 	var out []api.Member
 	for _, m := range c.h.members.Members() {
@@ -84,6 +85,7 @@ func (c cluster) Peers() ([]state.HubPeer, fleet.Index, error) {
 	return c.h.node.Configuration()
 }
 
+// Standing returns the Raft term and last log index of a hub. It asks other hubs, which have api.HubAnswerTimeout.
 func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, error) {
 	if id == c.h.hubID() {
 		return c.h.raftStatus(), nil
@@ -97,6 +99,7 @@ func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, er
 	return methodRaftStatus.Call(ctx, c.h.peers, hub.QUIC, struct{}{})
 }
 
+// Self returns this hub's configuration and statistics.
 func (c cluster) Self() api.Self {
 	h := c.h
 	stats := h.node.Stats()
@@ -115,9 +118,10 @@ func (c cluster) Self() api.Self {
 	}
 }
 
-// jobs parses job files and does dry runs of jobs for the HTTP API.
+// jobs implements api.Jobs: it parses job files and does dry runs.
 type jobs struct{ h *Hub }
 
+// Parse reads an HCL or JSON job file; vars is the content of a variables file, or "".
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
 	opts := jobspec.Options{Drivers: builtin.Names(), Configs: builtin.Configs(), Now: time.Now(), WithoutGroups: true}
 	if vars != "" {
@@ -130,6 +134,7 @@ func (j jobs) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.
 	return rollout.OutlookOf(v, d, now)
 }
 
+// DryRun returns what the scheduler would do if the job were registered now. It changes nothing.
 func (j jobs) DryRun(ctx context.Context, job *fleet.Job) (api.DryRun, error) {
 	out, err := scheduler.DryRun(j.h.store.View(), job, time.Now())
 	if err != nil {

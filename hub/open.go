@@ -258,6 +258,7 @@ func (h *Hub) openMembers() error {
 	return nil
 }
 
+// openBootstrap creates the component that makes or joins the cluster, and registers this hub's addresses.
 func (h *Hub) openBootstrap() error {
 	h.bootstrap = bootstrap.New(bootstrap.Config{
 		Addr: h.addr, Pending: h.creds.Pending, Dir: h.dir, State: h.store, Raft: h.node, Peers: h.peers, Log: h.log,

@@ -66,6 +66,7 @@ type slowSink struct {
 	rc *http.ResponseController
 }
 
+// Write sends b to the client at once. It fails if the client does not accept it within eventWriteTimeout.
 func (s slowSink) Write(b []byte) (int, error) {
 	// A writer without deadlines is one that never blocks for long.
 	_ = s.rc.SetWriteDeadline(time.Now().Add(eventWriteTimeout))

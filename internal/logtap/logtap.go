@@ -108,6 +108,7 @@ func (h handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return int64(level) >= h.monitor.lowestLevel.Load() || h.inner.Enabled(ctx, level)
 }
 
+// Handle sends a record to the listeners of its level, and to the daemon's own handler if that handles the level.
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	if int64(r.Level) >= h.monitor.lowestLevel.Load() {
 		h.sendToListeners(ctx, r)
