@@ -112,9 +112,9 @@ func (a *API) readHandler(f readFunc) http.HandlerFunc {
 	}
 }
 
-// readBlocking calls f again after each change until its index exceeds q.minIndex, the object that it reads appears
-// or disappears, or the wait ends. Up to a sixteenth of the wait is added at random: so waiting clients do not all
-// return at once.
+// readBlocking calls f once or, if q.minIndex is not 0, after each change until its index exceeds q.minIndex, its
+// object appears or disappears, or the wait ends. Up to a sixteenth of the wait is added at random, so that waiting
+// clients do not all return at once.
 func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
 		v := a.cfg.State.View()
