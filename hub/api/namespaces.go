@@ -110,7 +110,7 @@ func namespaceAdmission(v *state.View, job *fleet.Job) fleet.Problems {
 	if !ok {
 		return fleet.Problems{{
 			Path: "Namespace", Message: fmt.Sprintf("there is no namespace %q", job.Namespace),
-			Hint: "create it with skerry namespace apply; skerry namespace list shows the existing ones",
+			Hint: "create it with skerry namespace apply NAME; skerry namespace list shows the existing ones",
 		}}
 	}
 	return validate.NamespaceAdmits(ns, job)

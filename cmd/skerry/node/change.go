@@ -31,7 +31,7 @@ func purgeCommand(s *command.Session) *cobra.Command {
 	})
 	c.Use, c.Short = "purge ID", "Remove a node that is gone for good, and replace its allocations"
 	c.Long = "Remove the record of a node that is gone for good. Its allocations are lost, and replaced as their jobs say.\n" +
-		"A node that is connected is refused: its edge would register it again."
+		"A node that is connected is refused: it would register again."
 	return c
 }
 
