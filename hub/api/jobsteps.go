@@ -34,13 +34,13 @@ func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 	case req.Target["Job"] != "" && req.Target["Job"] != string(id):
 		return wrong("the target is job %q", req.Target["Job"])
 	case req.Error && req.Count != nil:
-		return wrong("a request with Error has no Count")
+		return wrong("both an error and a count are given")
 	case req.Count != nil && (*req.Count < 0 || *req.Count > fleet.JobCountMax):
 		return wrong("count %d is not within 0 to %d", *req.Count, fleet.JobCountMax)
 	case len(req.Message) > fleet.MaxScalingMessage:
 		return wrong("the message has %d bytes, at most %d are allowed", len(req.Message), fleet.MaxScalingMessage)
 	case err != nil || len(meta) > fleet.MaxScalingMeta:
-		return wrong("Meta has %d bytes as JSON, at most %d are allowed", len(meta), fleet.MaxScalingMeta)
+		return wrong("the meta has %d bytes as JSON, at most %d are allowed", len(meta), fleet.MaxScalingMeta)
 	}
 	return nil
 }
