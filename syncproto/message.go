@@ -276,7 +276,7 @@ type Request struct {
 	Limit  int64         `cbor:"9,keyasint,omitempty"` // bytes to read; 0: to the end of the file
 
 	Signal     string `cbor:"10,keyasint,omitempty"` // name of the signal to send
-	Everything bool   `cbor:"11,keyasint,omitempty"` // restart all tasks, also those that have ended
+	Everything bool   `cbor:"11,keyasint,omitempty"` // refuse to restart all tasks if one of them has ended
 
 	Command []string `cbor:"12,keyasint,omitempty"` // program and arguments, to run in the task
 	TTY     bool     `cbor:"13,keyasint,omitempty"` // run it on a terminal

@@ -78,8 +78,8 @@ func validateSearch(req *api.SearchRequest) error {
 		return fleet.Errorf(fleet.CodeInvalid, "search: there is no context %q", req.Context).
 			WithHint("there are: %s", strings.Join(known, ", "))
 	}
-	if len(req.Prefix) > maxTerm || len(req.Text) > maxTerm {
-		return fleet.Errorf(fleet.CodeInvalid, "search: the text has %d bytes, at most %d are allowed", len(req.Text), maxTerm)
+	if longest := max(len(req.Prefix), len(req.Text)); longest > maxTerm {
+		return fleet.Errorf(fleet.CodeInvalid, "search: the text has %d bytes, at most %d are allowed", longest, maxTerm)
 	}
 	return nil
 }
