@@ -6,17 +6,19 @@ import (
 	"time"
 )
 
-// everyone stands for all members as the target of a fault.
+// everyone is the target under which the times of a fault without targets are kept.
 const everyone = ""
 
-// activeFaults is which faults hold, and when the last ones ended: what excuses whom.
+// activeFaults records which faults hold, and when the last fault of each target and effect began and ended.
+// Checkers ask it whether a fault excuses what they see.
 type activeFaults struct {
-	active map[string]*Fault
-	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last one
-	begun  map[string]map[Effect]time.Duration // and the beginning
-	hubs   map[string]bool
+	active map[string]*Fault                   // by id, or "process NAME" for a process that does not run
+	ended  map[string]map[Effect]time.Duration // by target and effect: the end of the last fault
+	begun  map[string]map[Effect]time.Duration // by target and effect: the beginning of the last fault
+	hubs   map[string]bool                     // names of the hubs that were observed
 }
 
+// newActiveFaults returns a record without faults.
 func newActiveFaults() activeFaults {
 	return activeFaults{
 		active: map[string]*Fault{}, hubs: map[string]bool{},
@@ -24,12 +26,13 @@ func newActiveFaults() activeFaults {
 	}
 }
 
-// recordFault takes the beginning or the end of a fault, and returns it with all that is
-// known of it.
+// recordFault records the beginning or the end of a fault. It returns a copy; that of an end has also the kind,
+// targets and effects of the beginning.
 func (w *activeFaults) recordFault(f *Fault, now time.Duration) *Fault {
 	return w.recordNamedFault(strconv.Itoa(f.ID), f, now)
 }
 
+// recordNamedFault does the work of recordFault under a name that is unique among active faults.
 func (w *activeFaults) recordNamedFault(name string, f *Fault, now time.Duration) *Fault {
 	kept := *f
 	times := w.begun
@@ -58,8 +61,8 @@ func (w *activeFaults) recordNamedFault(name string, f *Fault, now time.Duration
 	return &kept
 }
 
-// recordProcessState takes a process that starts or ends, whatever fault that was: as long as it
-// does not run it is halted.
+// recordProcessState records a fault with the effect Halts for a process that ends, until it starts again. It
+// does so whichever fault ended the process.
 func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
 	if !p.Edge {
 		w.hubs[p.Name] = true
@@ -71,7 +74,7 @@ func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
 	w.recordNamedFault(name, &Fault{Targets: []string{p.Name}, Effects: []Effect{Halts}, End: starts}, now)
 }
 
-// hasBeenRewound reports whether hubs were ever put back.
+// hasBeenRewound reports whether hubs were ever put back to an older copy.
 func (w *activeFaults) hasBeenRewound() bool {
 	for _, effects := range w.begun {
 		if _, ok := effects[Rewinds]; ok {
@@ -81,10 +84,10 @@ func (w *activeFaults) hasBeenRewound() bool {
 	return false
 }
 
-// hasRewindEffect reports whether a fault (nil: none) puts hubs back.
+// hasRewindEffect reports whether a fault puts hubs back to an older copy. It is false for nil.
 func (f *Fault) hasRewindEffect() bool { return f != nil && slices.Contains(f.Effects, Rewinds) }
 
-// isRewindActive reports whether hubs are being put back just now.
+// isRewindActive reports whether hubs are being put back to an older copy at present.
 func (w *activeFaults) isRewindActive() bool {
 	for _, f := range w.active {
 		if f.hasRewindEffect() {
@@ -94,6 +97,7 @@ func (w *activeFaults) isRewindActive() bool {
 	return false
 }
 
+// hasEffectOn reports whether a fault has one of these effects (none given: any effect) on a member.
 func (f *Fault) hasEffectOn(who string, effects []Effect) bool {
 	if len(f.Targets) > 0 && !slices.Contains(f.Targets, who) {
 		return false
@@ -101,8 +105,7 @@ func (f *Fault) hasEffectOn(who string, effects []Effect) bool {
 	return len(effects) == 0 || slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(effects, e) })
 }
 
-// hasFaultNow reports whether who is under a fault with one of these effects (none:
-// any) just now.
+// hasFaultNow reports whether an active fault has one of these effects (none given: any effect) on a member.
 func (w *activeFaults) hasFaultNow(who string, effects ...Effect) bool {
 	for _, f := range w.active {
 		if f.hasEffectOn(who, effects) {
@@ -112,8 +115,8 @@ func (w *activeFaults) hasFaultNow(who string, effects ...Effect) bool {
 	return false
 }
 
-// lastFaultTime is when who was last under one of these effects: now, where it still is; ok
-// is false where it never was.
+// lastFaultTime returns when a fault with one of these effects (none given: any) last held on a member: now,
+// where one is active, else the end of the last one. ok is false where there was none.
 func (w *activeFaults) lastFaultTime(now time.Duration, who string, effects ...Effect) (at time.Duration, ok bool) {
 	if w.hasFaultNow(who, effects...) {
 		return now, true
@@ -128,20 +131,20 @@ func (w *activeFaults) lastFaultTime(now time.Duration, who string, effects ...E
 	return at, ok
 }
 
-// hasEverHadFault reports whether who was under one of these effects at all.
+// hasEverHadFault reports whether a fault with one of these effects holds or ever held on a member.
 func (w *activeFaults) hasEverHadFault(who string, effects ...Effect) bool {
 	_, ok := w.lastFaultTime(0, who, effects...)
 	return ok
 }
 
-// hasFaultSince reports whether who was under one of these effects at any time from then
-// on.
+// hasFaultSince reports whether a fault with one of these effects held on a member at any time from then to
+// now.
 func (w *activeFaults) hasFaultSince(now, then time.Duration, who string, effects ...Effect) bool {
 	at, ok := w.lastFaultTime(now, who, effects...)
 	return ok && at >= then
 }
 
-// hasHubFaultSince reports it of any hub.
+// hasHubFaultSince reports whether hasFaultSince is true for any hub.
 func (w *activeFaults) hasHubFaultSince(now, then time.Duration, effects ...Effect) bool {
 	for hub := range w.hubs {
 		if w.hasFaultSince(now, then, hub, effects...) {
@@ -151,8 +154,8 @@ func (w *activeFaults) hasHubFaultSince(now, then time.Duration, effects ...Effe
 	return false
 }
 
-// hasFaultAt reports whether who was under one of these effects at some time of late: the
-// last fault of each is remembered.
+// hasFaultAt reports whether a fault with one of these effects held on a member at the time then. It knows only
+// the last fault of each target and effect.
 func (w *activeFaults) hasFaultAt(who string, then time.Duration, effects ...Effect) bool {
 	for _, target := range []string{who, everyone} {
 		for _, e := range effects {
@@ -165,27 +168,29 @@ func (w *activeFaults) hasFaultAt(who string, then time.Duration, effects ...Eff
 	return false
 }
 
-// beganAfter reports whether the last fault with an effect on who began after then.
+// beganAfter reports whether the last fault with an effect on a member began after then.
 func (w *activeFaults) beganAfter(then time.Duration, who string, e Effect) bool {
 	return max(w.begun[who][e], w.begun[everyone][e]) > then
 }
 
-// disturbing are the effects that keep a fleet from settling. A wall clock that is
-// wrong must not.
+// disturbing are the effects that keep a fleet from settling. MovesTime is not among them: a wrong wall clock
+// must not.
 var disturbing = []Effect{Severs, Impairs, Halts, Reboots, Damages, Chokes, Rewinds, Clones, EndsTasks}
 
-// memberCalmSince is since when nothing has disturbed who, nor any hub; ok is false while
-// something does.
+// memberCalmSince returns since when no fault with a disturbing effect has held on a member or on any hub. ok
+// is false while one holds.
 func (w *activeFaults) memberCalmSince(who string) (since time.Duration, ok bool) {
 	return w.targetsCalmSince(func(target string) bool { return target == who || w.hubs[target] })
 }
 
-// fleetCalmSince is since when nothing has disturbed anybody.
+// fleetCalmSince returns since when no fault with a disturbing effect has held on any member. ok is false while
+// one holds.
 func (w *activeFaults) fleetCalmSince() (since time.Duration, ok bool) {
 	return w.targetsCalmSince(func(string) bool { return true })
 }
 
-// targetsCalmSince is since when nothing has disturbed those who concern.
+// targetsCalmSince returns since when no fault with a disturbing effect has held on the targets for which
+// concern is true (0: never). ok is false while one holds.
 func (w *activeFaults) targetsCalmSince(concern func(target string) bool) (since time.Duration, ok bool) {
 	for _, f := range w.active {
 		if f.hasDisturbingEffect() && (len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, concern)) {
@@ -205,18 +210,19 @@ func (w *activeFaults) targetsCalmSince(concern func(target string) bool) (since
 	return since, true
 }
 
+// hasDisturbingEffect reports whether one of the fault's effects is disturbing.
 func (f *Fault) hasDisturbingEffect() bool {
 	return slices.ContainsFunc(f.Effects, func(e Effect) bool { return slices.Contains(disturbing, e) })
 }
 
-// isOverdue reports whether something that began then, and concerns who, has had
-// bound of time without faults at a stretch.
+// isOverdue reports whether more than bound has passed since then, and since the last disturbing fault on a
+// member or a hub ended. It is false while such a fault holds.
 func (s *runContext) isOverdue(who string, then, bound time.Duration) bool {
 	fair, ok := s.faults.memberCalmSince(who)
 	return ok && s.now-max(then, fair) > bound
 }
 
-// overdueEverywhere is overdue for what concerns the whole fleet.
+// overdueEverywhere is isOverdue for a fact of the whole fleet: faults on any member count.
 func (s *runContext) overdueEverywhere(then, bound time.Duration) bool {
 	calm, ok := s.faults.fleetCalmSince()
 	return ok && s.now-max(then, calm) > bound

@@ -7,24 +7,27 @@ import (
 	"skerry/fleet"
 )
 
-// boots judges that tasks that ran when their machine went down run again soon after its agent is
-// back, with or without a link.
+// boots checks that tasks that ran when their machine went down run again soon after its agent has started,
+// with or without a link.
 type boots struct{ expected []expectedRestart }
 
-// expectedRestart is a task that has to run again.
+// expectedRestart is a task that a machine's reboot ended, and that the agent has to start again.
 type expectedRestart struct {
 	m     *machine
 	key   TaskKey
 	since time.Duration // when its agent started
 }
 
+// newBoots returns the checker of restarts after a reboot.
 func newBoots() checker {
 	t := &boots{}
 	return checker{state: t, agent: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
 }
 
+// recordBoot expects a restart of each task that vanished with the machine, when the edge's agent starts. When
+// the agent ends it drops these: the next start expects them again.
 func (t *boots) recordBoot(s *runContext, p *Process) {
-	if p.What != ProcessStart { // what an agent owes that has ended the next one owes
+	if p.What != ProcessStart {
 		t.expected = slices.DeleteFunc(t.expected, func(b expectedRestart) bool { return b.m.name == p.Name })
 		return
 	}
@@ -36,6 +39,8 @@ func (t *boots) recordBoot(s *runContext, p *Process) {
 	}
 }
 
+// recordRestartedTask counts RebootBringsBack as judged for an expected task that starts, and expects it no
+// longer.
 func (t *boots) recordRestartedTask(s *runContext, e *Task) {
 	if e.What != TaskStarted {
 		return
@@ -52,6 +57,8 @@ func (t *boots) recordRestartedTask(s *runContext, e *Task) {
 	}
 }
 
+// judgeOverdueRestarts reports expected tasks that did not run again within their bound (Limits.Start, Slack
+// and their own start delay), and are not excused. Each is judged once.
 func (t *boots) judgeOverdueRestarts(s *runContext) {
 	left := t.expected[:0]
 	for _, b := range t.expected {
@@ -74,7 +81,8 @@ func (t *boots) judgeOverdueRestarts(s *runContext) {
 	t.expected = left
 }
 
-// startDelay is how long a simulated task takes to start, as its script says.
+// startDelay returns how long a simulated task takes to start, by start_delay in its configuration; 0: none, or
+// the task is not known.
 func startDelay(f *allocFact, name string) time.Duration {
 	if f == nil || f.group == nil || f.group.Task(name) == nil {
 		return 0
@@ -87,8 +95,9 @@ func startDelay(f *allocFact, name string) time.Duration {
 	return d
 }
 
-// isRestartExcused reports whether a task that ran when its machine went down need not run again. An
-// edge that began to stop it for want of a hub goes on, also where a hub has answered since.
+// isRestartExcused reports whether a task that ran when its machine went down need not run again: it was to
+// stop, its allocation failed, or a fault excuses it. A stop by stop_on_client_after that began goes on even
+// where a hub answers again.
 func (t *boots) isRestartExcused(s *runContext, b expectedRestart, down time.Duration) bool {
 	f := s.registry.allocs[b.key.Alloc]
 	if f == nil || f.stopped > 0 && f.stopped <= b.m.latestHubContact(s) || f.alloc.ClientStatus == fleet.ClientFailed {

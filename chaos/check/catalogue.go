@@ -6,17 +6,19 @@ import (
 	"skerry/fleet"
 )
 
-// catalogue judges what hubs say of services: that each change is told to those who follow
-// the catalogue, and that nothing is in it that has ended.
+// catalogue checks each hub's catalogue of services: its index grows with each change, so that those who follow
+// it notice, and it names no allocation that has ended.
 type catalogue struct {
-	last map[string]Catalogue // of each hub
+	last map[string]Catalogue // by the hub's name: the catalogue that was seen last
 }
 
+// newCatalogue returns the checker of the service catalogues.
 func newCatalogue() checker {
 	t := &catalogue{last: map[string]Catalogue{}}
 	return checker{state: t, hub: t.judgeCatalogue, rewind: func(*runContext) { clear(t.last) }}
 }
 
+// judgeCatalogue compares a hub's catalogue with the hub's last one and with the hub's allocations.
 func (t *catalogue) judgeCatalogue(s *runContext, h *Hub) {
 	if h.Catalogue == nil {
 		return
@@ -29,7 +31,7 @@ func (t *catalogue) judgeCatalogue(s *runContext, h *Hub) {
 	}
 	s.countJudgement(CatalogueTrue)
 	if known && before.Index == now.Index && !slices.Equal(before.Offers, now.Offers) {
-		s.reportViolation(CatalogueTrue, h.Name, "its catalogue of services has %d entries and had %d, or has others: who follows it was told of no change since entry %d",
+		s.reportViolation(CatalogueTrue, h.Name, "its catalogue of services has %d entries and had %d, or has others: its followers heard of no change since entry %d",
 			len(now.Offers), len(before.Offers), now.Index)
 	}
 	offers := map[fleet.AllocID]string{}

@@ -9,26 +9,26 @@ import (
 	"skerry/fleet"
 )
 
-// clients gathers what clients asked for and were told, job by job, and judges it
-// in pieces: where a read stands alone, everything before it is over, and what it
-// says is what the next piece begins with.
+// clients collects the operations of clients on jobs, and checks for each job that they are linearizable. It
+// judges a job's history in pieces: a piece ends with a read that nothing overlaps, and the state that this
+// read saw is the first state of the next piece.
 type clients struct {
 	jobs map[fleet.JobID]*jobOperations
-	// rewound is when the hubs were put back last: what is older says nothing, and what
-	// a job is since then is not known.
+	// rewound is when the hubs were last put back to an older copy; operations called before it are ignored.
 	rewound time.Duration
-	wild    bool
+	wild    bool // a job that is new here may have any state
 }
 
-// jobOperations is one job's piece of history.
+// jobOperations is the piece of one job's history that is not judged yet.
 type jobOperations struct {
-	first jobState
+	first jobState      // before ops
 	ops   []call        // in the order of their return
-	from  time.Duration // ops that were called before came too late
-	last  time.Duration // when the newest one came
+	from  time.Duration // an operation that was called before belongs to an earlier piece
+	last  time.Duration // when the newest operation was recorded
 }
 
-// call is an operation with the time of its return; forever: it may take effect at any time.
+// call is an operation with the time of its return. An operation that returns at forever may take effect at any
+// time.
 type call struct {
 	Operation
 	end time.Duration
@@ -37,24 +37,26 @@ type call struct {
 const forever time.Duration = math.MaxInt64
 
 const (
-	// pieceOps is from how many operations on a piece is ended where it can be.
+	// pieceOps is the number of operations from which on a piece is ended where this is possible.
 	pieceOps = 48
-	// maxPiece bounds a piece; a history that cannot be cut for so long is given up.
+	// maxPiece bounds a piece. One that cannot be ended before counts as undecided.
 	maxPiece = 2000
-	// longestCall is how long an operation may be under way: a piece ends before what
-	// may still return.
+	// longestCall bounds how long an operation takes. A piece ends before operations that
+	// others may still overlap.
 	longestCall = 2 * time.Minute
 	// forgottenCall is for how long an operation of unknown outcome may take effect.
 	forgottenCall = time.Hour
-	shownOps      = 24
+	// shownOps bounds the operations that a violation shows.
+	shownOps = 24
 )
 
+// newClients returns the checker of the clients' operations.
 func newClients() checker {
 	t := &clients{jobs: map[fleet.JobID]*jobOperations{}}
 	return checker{state: t, operation: t.recordOperation, rewind: t.forgetOperations, tick: t.forgetQuietJobs, finish: t.judgeAllOperations}
 }
 
-// forgetOperations begins anew: what was written may be gone, since an operator put the hubs back.
+// forgetOperations starts new pieces in an unknown state: the hubs were put back, and writes may be gone.
 func (t *clients) forgetOperations(s *runContext) {
 	for _, j := range t.jobs {
 		j.restartFromUnknown(s.now)
@@ -62,6 +64,9 @@ func (t *clients) forgetOperations(s *runContext) {
 	t.rewound, t.wild = s.now, true
 }
 
+// recordOperation adds an operation that returned to its job's piece, and judges the piece when it is long
+// enough. An operation that was called before the piece began counts as a write of unknown outcome; a read is
+// dropped.
 func (t *clients) recordOperation(s *runContext, o *Observation) {
 	op := call{*o.Operation, o.At}
 	switch op.Outcome {
@@ -91,12 +96,13 @@ func (t *clients) recordOperation(s *runContext, o *Observation) {
 	}
 }
 
-// restartFromUnknown begins a new piece, from a state of which nothing is known.
+// restartFromUnknown starts a new piece in an unknown state. It keeps only writes that may still take effect.
 func (j *jobOperations) restartFromUnknown(now time.Duration) {
 	*j = jobOperations{first: jobState{wild: true}, ops: j.pendingWrites(len(j.ops), now), from: now, last: now}
 }
 
-// pendingWrites are those of the first n operations that may still take effect.
+// pendingWrites returns the writes of unknown outcome among the first n operations that may still take effect:
+// no read saw them, and they are younger than forgottenCall. They return at forever.
 func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []call) {
 	for _, op := range j.ops[:n] {
 		if op.Outcome == OutcomeUnknown && op.Does != OpRead && !j.hasReadTag(op.Tag, n) && now-op.Call < forgottenCall {
@@ -106,7 +112,8 @@ func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []call) {
 	return ops
 }
 
-// judgeFinishedOps judges and forgets what is over.
+// judgeFinishedOps judges the operations up to the last isolated read, removes them, and takes what that read
+// saw as the first state of the rest. It does nothing while these are fewer than half of pieceOps.
 func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
 	n := j.isolatedPrefixLen(s.now - longestCall)
 	if n < pieceOps/2 {
@@ -121,8 +128,8 @@ func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
 	j.ops = append(j.pendingWrites(n, s.now), j.ops[n:]...)
 }
 
-// isolatedPrefixLen is how many operations there are up to the last read that had an answer
-// before a time, and that nothing else overlapped; 0: there is none.
+// isolatedPrefixLen returns the number of operations up to and with the last read that was answered before a
+// time and that no other operation overlapped; 0: there is none.
 func (j *jobOperations) isolatedPrefixLen(before time.Duration) int {
 	for n := len(j.ops); n > 0; n-- {
 		op := &j.ops[n-1]
@@ -133,7 +140,8 @@ func (j *jobOperations) isolatedPrefixLen(before time.Duration) int {
 	return 0
 }
 
-// hasNoOverlap reports whether an operation overlaps no other one whose outcome is known.
+// hasNoOverlap reports whether operation i overlaps no operation that returned after it, and none of known
+// outcome that returned before it.
 func (j *jobOperations) hasNoOverlap(i int) bool {
 	op := &j.ops[i]
 	for k := range j.ops {
@@ -145,13 +153,14 @@ func (j *jobOperations) hasNoOverlap(i int) bool {
 	return true
 }
 
-// hasReadTag reports whether one of the first n reads saw a tag: its registration took
-// place.
+// hasReadTag reports whether a read among the first n operations saw a tag. The registration of this tag then
+// took place.
 func (j *jobOperations) hasReadTag(tag string, n int) bool {
 	return tag != "" && slices.ContainsFunc(j.ops[:n], func(op call) bool { return op.Does == OpRead && op.Tag == tag })
 }
 
-// checkLinearizable judges the first n operations, and reports whether they are legal.
+// checkLinearizable judges the first n operations and reports whether they are legal. It records a violation
+// where they are not, and counts a search that was given up as undecided.
 func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) bool {
 	part := j.ops[:n]
 	s.countJudgement(Linearizable)
@@ -170,21 +179,22 @@ func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) 
 	for i := max(0, legal+1-shownOps); i <= legal; i++ {
 		lines = append(lines, part[i].describeCall())
 	}
-	s.reportWithEvidence(Linearizable, string(id), lines, "nothing explains the last of these answers: %s", part[legal].describeCall())
+	s.reportWithEvidence(Linearizable, string(id), lines, "no order of these operations explains the last answer: %s", part[legal].describeCall())
 	return false
 }
 
-// forgetQuietJobs judges and forgets jobs that nobody has asked about for long.
+// forgetQuietJobs judges and drops jobs of which no operation was recorded for longer than forgottenCall.
 func (t *clients) forgetQuietJobs(s *runContext) {
 	for id, j := range t.jobs {
 		if s.now-j.last > forgottenCall {
 			j.checkLinearizable(s, id, len(j.ops))
 			delete(t.jobs, id)
-			t.wild = true // whoever is asked about next may have been among them
+			t.wild = true // a job that appears next may have been dropped here
 		}
 	}
 }
 
+// judgeAllOperations judges the remaining piece of each job at the run's end.
 func (t *clients) judgeAllOperations(s *runContext, _ *FleetSnapshot) {
 	for _, id := range sorted(t.jobs) {
 		if j := t.jobs[id]; len(j.ops) > 0 {

@@ -8,37 +8,38 @@ import (
 	"skerry/fleet"
 )
 
-// keptViolations bounds how many violations of one invariant are kept; the others
-// are counted.
+// keptViolations bounds how many violations of one invariant are kept. Further ones are only counted.
 const keptViolations = 20
 
-// forgetEvery is how often facts that are over are forgotten.
+// forgetEvery is the interval at which the registry drops ended allocations and stopped jobs.
 const forgetEvery = 5 * time.Minute
 
-// runContext is what the checkers know in common.
+// runContext is the state that all checkers of one Monitor share: what is known of the fleet and its faults,
+// and the violations found. The Monitor's lock guards it.
 type runContext struct {
 	limits       Limits
 	now          time.Duration // newest observation
-	ticked       time.Duration
-	forgot       time.Duration
-	effectsIndex fleet.Index // newest entry whose effects are known
-	entries      bool        // somebody tells of entries; where nobody does, journals have to do
+	ticked       time.Duration // when the checkers' ticks were called last
+	forgot       time.Duration // when the registry dropped ended work last
+	effectsIndex fleet.Index   // newest entry whose effects are known
+	entries      bool          // effects of entries are observed; without them checkers judge journals
 	faults       activeFaults
 	registry     fleetRegistry
 	machines     *machines
-	nodes        nodes             // by what the log says of them, which a checker of their own judges first
+	nodes        nodes             // each node after the newest entry; its checker is the first of all checkers
 	tally        map[Branch]uint64 // how often branches were reached
 	term         uint64
-	led          time.Duration                    // since when in this term: deadlines begin anew with it
+	led          time.Duration                    // when this term was first seen: a new leader restarts all deadlines
 	newRows      []nodeRows                       // rows that the observation applied for the first time
 	applied      recent[entryName, time.Duration] // when entries were applied first
-	requests     []asked                          // of the last while
-	decided      time.Duration                    // when what the observation tells was first known: now, unless it is a replay
+	requests     []asked                          // of the last keptRequests
+	decided      time.Duration                    // when the observed entry was applied first; now, unless it is applied again
 
 	found    []Violation
 	verdicts [len(invariants)]Verdict
 }
 
+// newRunContext returns the state of a run that has not begun. The defaults of limits must be filled in.
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
 		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{},
@@ -46,8 +47,9 @@ func newRunContext(limits Limits) *runContext {
 	}
 }
 
-// learnObservation takes over what an observation says of the fleet, before checkers see it. It
-// completes the observation, and takes out of it what is no news.
+// learnObservation updates the shared state from an observation, before checkers see it. It changes o: it adds
+// the beginning of a fault to its end, and removes effects that are known already and all hub data while hubs
+// are being rewound.
 func (s *runContext) learnObservation(o *Observation) {
 	s.now = max(s.now, o.At)
 	s.decided = s.now
@@ -79,6 +81,8 @@ func (s *runContext) learnObservation(o *Observation) {
 	s.machines.updateMachines(s, o)
 }
 
+// learnTerm records a leadership term that is newer than the known one, and the time. It counts
+// BranchLeaderChanged but for the first term.
 func (s *runContext) learnTerm(term uint64) {
 	if term <= s.term {
 		return
@@ -89,19 +93,20 @@ func (s *runContext) learnTerm(term uint64) {
 	s.term, s.led = term, s.now
 }
 
-// asked is what a person asked for that ends a task.
+// asked is a request of a person, with the time at which it was observed.
 type asked struct {
 	Request
 	at time.Duration
 }
 
-// keptRequests is for how long a person's wish explains a stop.
+// keptRequests is for how long a request of a person explains a stop.
 const keptRequests = 10 * time.Minute
 
-// hasRequest reports whether a person asked for something of late.
+// hasRequest reports whether of is true for a request of the last keptRequests.
 func (s *runContext) hasRequest(of func(asked) bool) bool { return slices.ContainsFunc(s.requests, of) }
 
-// learnEntryEffects takes over an entry's effects, of the hub that tells of them first.
+// learnEntryEffects updates the registry with an entry's effects. Only the first hub that reports an entry's
+// effects counts: for later ones o gets a copy of Applied without effects. It also sets s.decided.
 func (s *runContext) learnEntryEffects(o *Observation) {
 	s.faults.hubs[o.Applied.Hub] = true
 	if o.Applied.Effects == nil {
@@ -122,7 +127,7 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 	s.registry.recordEndedAllocs(o.Applied.Effects.Batches)
 }
 
-// forgetEndedFacts lets go of what no checker will ask for again.
+// forgetEndedFacts drops requests older than keptRequests, and every forgetEvery the registry's ended work.
 func (s *runContext) forgetEndedFacts() {
 	s.requests = slices.DeleteFunc(s.requests, func(r asked) bool { return s.now-r.at > keptRequests })
 	if s.now-s.forgot >= forgetEvery {
@@ -131,18 +136,18 @@ func (s *runContext) forgetEndedFacts() {
 	}
 }
 
-// countBranch counts a branch that was reached.
+// countBranch adds one to the count of a branch that the run reached.
 func (s *runContext) countBranch(b Branch) { s.tally[b]++ }
 
-// countJudgement counts that an invariant was judged.
+// countJudgement adds one to the number of times that an invariant was judged.
 func (s *runContext) countJudgement(i Invariant) { s.verdicts[i].Judged++ }
 
-// reportViolation notes a violation.
+// reportViolation records a violation at the present time. where is the hub, edge or job that shows it.
 func (s *runContext) reportViolation(i Invariant, where string, format string, args ...any) {
 	s.addViolation(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...)})
 }
 
-// reportWithEvidence notes a violation with lines that show it.
+// reportWithEvidence records a violation as reportViolation does, with the last maxEvidence lines of evidence.
 func (s *runContext) reportWithEvidence(i Invariant, where string, evidence []string, format string, args ...any) {
 	if len(evidence) > maxEvidence {
 		evidence = evidence[len(evidence)-maxEvidence:]
@@ -150,6 +155,7 @@ func (s *runContext) reportWithEvidence(i Invariant, where string, evidence []st
 	s.addViolation(Violation{Invariant: i, At: s.now, Where: where, Message: fmt.Sprintf(format, args...), Evidence: evidence})
 }
 
+// addViolation counts a violation, and keeps it among the first keptViolations of its invariant.
 func (s *runContext) addViolation(v Violation) {
 	verdict := &s.verdicts[v.Invariant]
 	verdict.Broken++
@@ -159,19 +165,19 @@ func (s *runContext) addViolation(v Violation) {
 	}
 }
 
-// entryName names an entry. Number and term alone do not: hubs that were put back give
-// them again.
+// entryName identifies an entry. Index and term alone do not: hubs that were rewound use them again for other
+// commands.
 type entryName struct {
 	index   fleet.Index
 	term    uint64
 	command string
 }
 
-// keptApplied bounds how many entries are known; the oldest go.
+// keptApplied bounds how many entries firstAppliedAt remembers. The oldest are dropped.
 const keptApplied = 4 * keptEntries
 
-// firstAppliedAt is when an entry that is applied now was applied first. Hubs that were put back
-// apply what their copy of the log holds again, all of it in a moment and long after it was decided.
+// firstAppliedAt returns when an entry was applied first, and records now for a new one. Hubs that were rewound
+// apply the entries of their copy again, all within a moment and long after they were decided.
 func (s *runContext) firstAppliedAt(a *Applied) time.Duration {
 	e := entryName{a.Index, a.Term, a.Command}
 	if _, again := s.applied.known[e]; !again {
@@ -180,17 +186,20 @@ func (s *runContext) firstAppliedAt(a *Applied) time.Duration {
 	return s.applied.known[e]
 }
 
-// recent is a map of the newest entries, up to a bound.
+// recent is a map that holds at most `most` entries: it drops the one that was added first.
 type recent[K comparable, V any] struct {
 	most  int
 	known map[K]V
 	order []K
 }
 
+// newRecent returns an empty map that holds at most `most` entries.
 func newRecent[K comparable, V any](most int) recent[K, V] {
 	return recent[K, V]{most: most, known: map[K]V{}}
 }
 
+// addEntry sets the value of a key, and drops the oldest key where there are too many. A key that is set again
+// keeps its age.
 func (r *recent[K, V]) addEntry(key K, value V) {
 	if _, again := r.known[key]; !again {
 		r.order = append(r.order, key)

@@ -6,25 +6,28 @@ import (
 	"skerry/fleet"
 )
 
-// deadlines judges the heartbeat deadlines of nodes. No edge's silence is taken for an absence
-// before it has lasted for as long as an edge may be silent. The node of an agent that is down for
-// long enough is disconnected: each session has a deadline, also one that never had a heartbeat.
+// deadlines checks heartbeat deadlines. No node is taken for disconnected or down before its edge was silent
+// for the TTL. The node of an agent that has been down for long enough is neither ready nor initializing: each
+// session has a deadline, also one without a heartbeat.
 type deadlines struct {
-	told map[fleet.NodeID]bool // in this silence
+	told map[fleet.NodeID]bool // nodes that were reported in the present silence
 }
 
+// newDeadlines returns the checker of heartbeat deadlines.
 func newDeadlines() checker {
 	t := &deadlines{told: map[fleet.NodeID]bool{}}
 	return checker{state: t, entry: t.judgeMissedDeadlines, tick: t.judgeSilentNodes}
 }
 
-// hubsAlone is for how long after hubs could not reach each other an edge's answers
-// may have come from one that nobody heard.
+// hubsAlone is for how long before a missed deadline a fault of links or hubs' disks excuses it: an edge may
+// have had answers from a hub that could not reach the leader.
 const hubsAlone = 2 * time.Minute
 
+// judgeMissedDeadlines reports nodes that an entry makes disconnected or down earlier than a TTL after the last
+// answered heartbeat. Entries that are applied again are not judged.
 func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
 	if s.decided < s.now {
-		return // a replay tells of what was decided and judged long ago
+		return // applied again: it was judged when it was applied first
 	}
 	for _, moved := range a.Effects.Moved {
 		m := s.machineOf(moved.Node)
@@ -35,19 +38,19 @@ func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
 		}
 		s.countJudgement(TrustedTime)
 		if silent := s.now - m.lastHeartbeat; silent < s.limits.TTL-s.limits.Slack {
-			s.reportViolation(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered beat: an edge may be silent for %s",
+			s.reportViolation(TrustedTime, m.name, "entry %d makes the node %s %s after its last answered heartbeat: an edge may be silent for %s",
 				a.Index, moved.Status, silent, s.limits.TTL)
 		}
 	}
 }
 
-// noticing is what a leader takes for a missed deadline besides the TTL: the grace, the
-// looks of whoever watches, and commands that have to be repeated.
+// noticing bounds the time that a leader needs, after the TTL, to act on a missed deadline: the grace, the
+// interval at which deadlines are polled, and commands that are repeated.
 const noticing = time.Minute
 
-// judgeSilentNodes looks for nodes whose agent is down. Edges that are cut off are not judged: a hub
-// may hear heartbeats whose answers are lost. Where hubs had trouble of their own, no leader may have
-// counted for so long.
+// judgeSilentNodes reports nodes that are still ready or initializing though their agent has been down for too
+// long. Edges without a link are not judged: a hub may get heartbeats whose answers are lost. Nor are times in
+// which hubs had faults.
 func (t *deadlines) judgeSilentNodes(s *runContext) {
 	bound := 2*s.limits.LongestTTL + noticing + 2*s.limits.Slack
 	for _, m := range s.machines.by {
@@ -64,7 +67,7 @@ func (t *deadlines) judgeSilentNodes(s *runContext) {
 		s.countJudgement(Initializing)
 		if node.Status == fleet.NodeReady || node.Status == fleet.NodeInitializing {
 			t.told[m.node] = true
-			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: nobody waits for its deadline",
+			s.reportViolation(Initializing, m.name, "the node is %s, though its agent has been down for %s: no leader acts on its missed deadline",
 				node.Status, s.now-m.ended)
 		}
 	}

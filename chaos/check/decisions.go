@@ -10,34 +10,35 @@ import (
 	"skerry/fleet"
 )
 
-// decisions judges plans and evaluations: an allocation is replaced and settled once for each
-// disconnect, nothing is evaluated before a replay is over, no node is over-committed, and no
-// allocation is lost before its lost_after is over.
+// decisions checks plans and evaluations: each disconnect of an allocation is replaced and settled once, no
+// node is evaluated before its replay is over, no node is over-committed, and no allocation is lost before its
+// lost_after is over.
 type decisions struct {
 	status map[fleet.AllocID]*conclusion
-	gone   map[fleet.NodeID]time.Duration // since when nodes are out of sight
-	told   recent[string, bool]
-	// excused are commands, and what was concluded about allocations.
+	gone   map[fleet.NodeID]time.Duration // since when nodes are disconnected or down
+	told   recent[string, bool]           // violations that were reported
+	// excused are digests of commands, and allocations with their states, that a damaged journal excuses.
 	excused recent[string, bool]
 }
 
-// conclusion is what hubs last concluded about an allocation.
+// conclusion is the status of an allocation that hubs decided on last.
 type conclusion struct {
 	client       string
-	states       int
-	grown        time.Duration // when there were more states
+	states       int           // how many AllocStates it has
+	grown        time.Duration // when a state was added last
 	unknown      time.Duration // since when it is unknown
-	reconnecting bool          // back, and not settled
-	seen         time.Duration
-	// absences are when it was first seen to be unknown, by what the hubs' record says
-	// of that moment: hubs that were put back show the same ones again.
+	reconnecting bool          // its node is back, and the hubs have not settled it
+	seen         time.Duration // when it was observed last
+	// absences has, for each time (UnixNano) at which hubs recorded it as unknown, when this was first observed.
+	// Hubs that were put back to an older copy show the same times again.
 	absences map[int64]time.Duration
 }
 
-// keptAbsences is how many times of going out of sight are remembered of an allocation.
+// keptAbsences bounds how many absences of an allocation are remembered. At the bound all are dropped.
 const keptAbsences = 100
 
-// recordUnknownSince notes that an allocation is unknown.
+// recordUnknownSince records that an allocation became unknown at now, or earlier where the same absence was
+// observed before.
 func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 	said := a.LastUnknown().UnixNano()
 	first, again := c.absences[said]
@@ -50,6 +51,7 @@ func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 	c.unknown = first
 }
 
+// newDecisions returns the checker of plans and evaluations.
 func newDecisions() checker {
 	t := &decisions{
 		status: map[fleet.AllocID]*conclusion{}, gone: map[fleet.NodeID]time.Duration{},
@@ -58,6 +60,7 @@ func newDecisions() checker {
 	return checker{state: t, entry: t.judgeEntryDecisions, hub: t.judgeHubDecisions, rewind: t.forgetDecisions, tick: t.forgetOldConclusions}
 }
 
+// judgeHubDecisions judges the allocations that a hub shows, and whether they fit their nodes.
 func (t *decisions) judgeHubDecisions(s *runContext, h *Hub) {
 	t.judgeAllocs(s, h.Allocs)
 	for _, v := range Committed(h.Name, h.Nodes, h.Allocs) {
@@ -68,7 +71,8 @@ func (t *decisions) judgeHubDecisions(s *runContext, h *Hub) {
 	s.countJudgement(NoOvercommit)
 }
 
-// forgetDecisions forgets what the hubs may have in an older version.
+// forgetDecisions drops what hubs may have in an older version after they were put back to a copy. It keeps the
+// absences.
 func (t *decisions) forgetDecisions(*runContext) {
 	for _, c := range t.status {
 		*c = conclusion{seen: c.seen, absences: c.absences}
@@ -77,10 +81,11 @@ func (t *decisions) forgetDecisions(*runContext) {
 	t.told = newRecent[string, bool](keptTold)
 }
 
-// keptTold bounds how many violations are remembered as told.
+// keptTold bounds how many reported and excused violations are remembered.
 const keptTold = 1000
 
-// reportOnce notes a violation that each observation shows again.
+// reportOnce records a violation, unless it recorded the same one before: each further observation shows it
+// again.
 func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidence []string, message string) {
 	key := i.Slug() + where + message
 	if !t.told.known[key] {
@@ -89,6 +94,8 @@ func (t *decisions) reportOnce(s *runContext, i Invariant, where string, evidenc
 	}
 }
 
+// judgeEntryDecisions judges an entry's evaluations, loads and allocations, and updates which nodes are
+// disconnected or down.
 func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
 	e := a.Effects
 	t.judgeEvaluations(s, a)
@@ -108,12 +115,12 @@ func (t *decisions) judgeEntryDecisions(s *runContext, a *Applied) {
 		}
 	}
 	t.judgeLoads(s, a)
-	t.unknownOnReady(s, a)
+	t.judgeUnknownOnReady(s, a)
 	t.judgeAllocs(s, e.Allocs)
 }
 
-// judgeLoads judges what an entry puts on its nodes. One that was excused is so, too, when it is
-// applied again from an older copy.
+// judgeLoads reports nodes that an entry over-commits, or on which it gives a port, core or device to two
+// allocations. A command that was excused stays excused when rewound hubs apply it again.
 func (t *decisions) judgeLoads(s *runContext, a *Applied) {
 	for _, l := range a.Effects.Loads {
 		s.countJudgement(NoOvercommit)
@@ -136,9 +143,9 @@ func (t *decisions) judgeLoads(s *runContext, a *Applied) {
 	}
 }
 
-// unknownOnReady judges that a plan makes nothing unknown on a node that is ready: one that
-// was made before the node was back comes too late.
-func (t *decisions) unknownOnReady(s *runContext, a *Applied) {
+// judgeUnknownOnReady reports allocations that a plan leaves unknown on a node that is ready. Such a plan was made
+// before the node came back, and is too late.
+func (t *decisions) judgeUnknownOnReady(s *runContext, a *Applied) {
 	ready := map[fleet.NodeID]string{}
 	for i := range a.Effects.Nodes {
 		if n := &a.Effects.Nodes[i]; n.Status == fleet.NodeReady {
@@ -154,21 +161,22 @@ func (t *decisions) unknownOnReady(s *runContext, a *Applied) {
 	}
 }
 
-// canRunEndedTasks reports whether an edge may run what had ended: its journal was damaged of
-// late, and went back to before the end. That bears on its node until it is told once
-// more, and no plan gave it that.
+// canRunEndedTasks reports whether an edge may run allocations that had ended: its journal was damaged within
+// the last Limits.Heal, and lost their end. They occupy the node until a hub sends the desired state again; no
+// plan placed them.
 func (s *runContext) canRunEndedTasks(edge string) bool {
 	m := s.machines.by[edge]
 	return m != nil && m.hasDamageSince(s.now-s.limits.Heal)
 }
 
-// judgeEvaluations judges what an entry's rows were a reason for.
+// judgeEvaluations judges the evaluations that an entry makes for rows or a session: at most one for a job,
+// none while the node still replays, and none for a failure that a later row of the same entry replaces.
 func (t *decisions) judgeEvaluations(s *runContext, a *Applied) {
 	e := a.Effects
 	if len(e.Batches) == 0 && e.Opened == nil {
 		return
 	}
-	final := finalStatuses(s, e)
+	final := jobsWithEndedAllocs(s, e)
 	seen := map[fleet.JobID]fleet.EvalID{}
 	for _, eval := range e.Evals {
 		s.countJudgement(FinalState)
@@ -188,8 +196,8 @@ func (t *decisions) judgeEvaluations(s *runContext, a *Applied) {
 	}
 }
 
-// stillReplays reports whether an entry leaves a node initializing that it brings
-// rows of, or a session.
+// stillReplays reports whether an entry opens a session of a node, or applies rows of it, and leaves the node
+// initializing.
 func stillReplays(e *Effects, id fleet.NodeID) bool {
 	if e.Opened != nil && e.Opened.Node == id {
 		return e.Opened.Status == fleet.NodeInitializing
@@ -199,9 +207,9 @@ func stillReplays(e *Effects, id fleet.NodeID) bool {
 	})
 }
 
-// finalStatuses says of which jobs an entry's rows leave an allocation ended; nil:
-// not all of their allocations' jobs are known.
-func finalStatuses(s *runContext, e *Effects) map[fleet.JobID]bool {
+// jobsWithEndedAllocs returns the jobs of which an entry's rows leave an allocation complete or failed. It returns
+// nil where the job of one of the allocations is not known.
+func jobsWithEndedAllocs(s *runContext, e *Effects) map[fleet.JobID]bool {
 	last := map[fleet.AllocID]string{}
 	for _, b := range e.Batches {
 		for _, row := range b.Rows {
@@ -223,7 +231,8 @@ func finalStatuses(s *runContext, e *Effects) map[fleet.JobID]bool {
 	return jobs
 }
 
-// judgeAllocs judges allocations as a plan or a hub has them.
+// judgeAllocs judges allocations as a plan leaves them or as a hub shows them: each one's states, and that no
+// name index has two.
 func (t *decisions) judgeAllocs(s *runContext, allocs []fleet.Alloc) {
 	for i := range allocs {
 		t.judgeAllocStates(s, &allocs[i])
@@ -231,6 +240,8 @@ func (t *decisions) judgeAllocs(s *runContext, allocs []fleet.Alloc) {
 	t.judgeNameIndexes(s, allocs)
 }
 
+// judgeAllocStates judges the states that were added to an allocation since it was seen last: none comes twice
+// in a row, and it is not lost before its window is over. An older view than the last one is ignored.
 func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	c := ensure(t.status, a.ID)
 	c.seen = s.now
@@ -241,8 +252,8 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 		s.countJudgement(OncePerDisconnect)
 		for i := max(1, c.states); i < len(a.AllocStates); i++ {
 			before, next := a.AllocStates[i-1].Value, a.AllocStates[i].Value
-			if before == next && !(next == fleet.ClientLost && t.lostAgain(s, a, c.grown)) {
-				t.reportOnce(s, OncePerDisconnect, a.Name, []string{states(a)},
+			if before == next && !(next == fleet.ClientLost && t.mayBeLostAgain(s, a, c.grown)) {
+				t.reportOnce(s, OncePerDisconnect, a.Name, []string{formatStates(a)},
 					fmt.Sprintf("allocation %s is concluded to be %s twice in a row", fleet.Short(a.ID), next))
 			}
 		}
@@ -260,7 +271,7 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 		c.recordUnknownSince(a, since)
 		s.countBranch(BranchUnknown)
 	case a.ClientStatus == fleet.ClientLost && c.client == fleet.ClientUnknown:
-		t.givenUp(s, a, c)
+		t.judgeLostAfter(s, a, c)
 	}
 	due := a.NeedsToReconnect()
 	if c.reconnecting && !due && a.ClientStatus != fleet.ClientLost {
@@ -269,18 +280,19 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	c.client, c.states, c.reconnecting = a.ClientStatus, len(a.AllocStates), due
 }
 
-// lostAgain reports whether an allocation may be lost once more: its edge, whose journal was
-// damaged since then, may have taken up again what had ended there. What was excused is so,
-// too, when an entry is applied again from an older copy.
-func (t *decisions) lostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
-	key := string(a.ID) + ": " + states(a)
+// mayBeLostAgain reports whether an allocation may be lost twice in a row: its edge's journal was damaged since
+// then, so that the edge may have run the allocation again. What was excused stays so when rewound hubs apply
+// it again.
+func (t *decisions) mayBeLostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
+	key := string(a.ID) + ": " + formatStates(a)
 	if m := s.machineOf(a.NodeID); m != nil && m.hasDamageSince(then) {
 		t.excused.addEntry(key, true)
 	}
 	return t.excused.known[key]
 }
 
-func states(a *fleet.Alloc) string {
+// formatStates lists an allocation's formatStates with their times, for people.
+func formatStates(a *fleet.Alloc) string {
 	var parts []string
 	for _, st := range a.AllocStates {
 		parts = append(parts, fmt.Sprintf("%s at %s", st.Value, st.Time.Format(time.TimeOnly)))
@@ -288,9 +300,9 @@ func states(a *fleet.Alloc) string {
 	return strings.Join(parts, ", ")
 }
 
-// givenUp judges that an allocation's window was over. One that was told to stop has none: it is
-// lost with its node.
-func (t *decisions) givenUp(s *runContext, a *fleet.Alloc, c *conclusion) {
+// judgeLostAfter reports an allocation that became lost before its lost_after was over. One that was to stop has no
+// such window: it is lost with its node.
+func (t *decisions) judgeLostAfter(s *runContext, a *fleet.Alloc, c *conclusion) {
 	s.countBranch(BranchLostAfterWindow)
 	f := s.registry.allocs[a.ID]
 	if a.ServerTerminal() || f == nil || f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.LostAfter == nil {
@@ -298,12 +310,13 @@ func (t *decisions) givenUp(s *runContext, a *fleet.Alloc, c *conclusion) {
 	}
 	s.countJudgement(TrustedTime)
 	if window := *f.group.Disconnect.LostAfter; s.decided-c.unknown < window-s.limits.Slack {
-		s.reportViolation(TrustedTime, a.Name, "allocation %s was given up %s after it went out of sight: lost_after is %s",
+		s.reportViolation(TrustedTime, a.Name, "allocation %s was given up %s after it became unknown: lost_after is %s",
 			fleet.Short(a.ID), s.decided-c.unknown, window)
 	}
 }
 
-// recordReconnectOutcome notes how a return was settled.
+// recordReconnectOutcome counts whether a reconnected allocation that had a replacement was kept, or its
+// replacement was.
 func (t *decisions) recordReconnectOutcome(s *runContext, a *fleet.Alloc) {
 	replaced := false
 	for _, f := range s.registry.allocs {
@@ -317,12 +330,12 @@ func (t *decisions) recordReconnectOutcome(s *runContext, a *fleet.Alloc) {
 	}
 }
 
-// judgeNameIndexes judges that no place of a job is taken twice, but for one that is out of
-// sight or has not been settled yet.
+// judgeNameIndexes judges the name indexes of these allocations, each once: at most one allocation has each,
+// besides those that are unknown, not settled after a reconnect, or canaries.
 func (t *decisions) judgeNameIndexes(s *runContext, allocs []fleet.Alloc) {
 	looked := map[string]bool{}
 	for i := range allocs {
-		at := place(&allocs[i])
+		at := qualifiedName(&allocs[i])
 		if looked[at] || len(s.registry.places[at]) < 2 {
 			continue
 		}
@@ -332,6 +345,8 @@ func (t *decisions) judgeNameIndexes(s *runContext, allocs []fleet.Alloc) {
 	}
 }
 
+// judgeNameIndex reports a name index that two or more of its allocations hold, and an allocation that two or
+// more others replace. ids are all known allocations of the name index.
 func (t *decisions) judgeNameIndex(s *runContext, name string, ids []fleet.AllocID) {
 	var holders, evidence []string
 	replaced := map[fleet.AllocID]int{}
@@ -360,10 +375,11 @@ func (t *decisions) judgeNameIndex(s *runContext, name string, ids []fleet.Alloc
 	}
 }
 
-// isNonTerminal reports whether an allocation neither ended nor is to end, as far as any
-// hub or its edge has said.
+// isNonTerminal reports whether an allocation is to run and has not ended, by the newest record of hubs and by
+// the rows of its edge.
 func (f *allocFact) isNonTerminal() bool { return !f.alloc.Terminal() && !f.ended }
 
+// forgetOldConclusions drops allocations that no hub or plan has shown for longer than keptAllocs.
 func (t *decisions) forgetOldConclusions(s *runContext) {
 	maps.DeleteFunc(t.status, func(_ fleet.AllocID, c *conclusion) bool { return s.now-c.seen > keptAllocs })
 }

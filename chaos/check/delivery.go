@@ -9,40 +9,42 @@ import (
 	"skerry/fleet"
 )
 
-// delivery follows each row from the journal to the log. A journaled row is applied, unchanged,
-// and soon where the link works. A row that an edge is told is applied is in the log.
+// delivery compares the edges' journals with the rows that hubs apply. Each journaled row is applied once,
+// unchanged, and within Limits.Deliver while the link works. Each row that an edge holds as acknowledged is in
+// the log.
 type delivery struct {
 	edges map[string]*journalFact
-	// early are rows that were applied before anybody looked into the journal.
+	// early are rows that were applied before they were observed in a journal.
 	early map[fleet.NodeID]map[fleet.Seq]fleet.Transition
-	// owner is whose rows count, of a node that several machines take themselves for.
+	// owner is the edge whose rows are applied, for a node whose identity several machines use.
 	owner   map[fleet.NodeID]string
-	applied map[fleet.NodeID]fleet.Seq
+	applied map[fleet.NodeID]fleet.Seq // the newest row that an entry applied
 }
 
-// journalFact is an edge's journal as far as it was looked at.
+// journalFact is the part of an edge's journal that was observed so far.
 type journalFact struct {
 	node         fleet.NodeID
-	last         fleet.Seq
-	acknowledged fleet.Seq
-	dropped      uint64
-	agentSince   int64         // of the agent that said so
-	connected    time.Duration // since when; -1: it is not
-	// behind says that the cluster was put back, and has not caught up with what it
-	// had acknowledged.
+	last         fleet.Seq     // the newest row
+	acknowledged fleet.Seq     // the newest row that the agent takes for acknowledged
+	dropped      uint64        // rows that were dropped at the journal's bound
+	agentSince   int64         // when the agent that gave the last answer was started
+	connected    time.Duration // since when the edge has a session; -1: it has none
+	// behind says that the hubs were put back to an older copy, and have not yet applied again
+	// all rows that they had acknowledged.
 	behind bool
 	rows   map[fleet.Seq]rowFact
 }
 
-// rowFact is a journaled row that is not known to be applied.
+// rowFact is a journaled row that was not observed to be applied.
 type rowFact struct {
-	row fleet.Transition // without what it says in many words
-	at  time.Duration    // when it was seen
+	row fleet.Transition // see lean
+	at  time.Duration    // when it was observed first
 }
 
 // keptRows bounds how many rows of one edge are remembered; the oldest go.
 const keptRows = 200_000
 
+// newDelivery returns the checker that compares journals with applied rows.
 func newDelivery() checker {
 	t := &delivery{
 		edges: map[string]*journalFact{}, early: map[fleet.NodeID]map[fleet.Seq]fleet.Transition{},
@@ -54,6 +56,8 @@ func newDelivery() checker {
 	}
 }
 
+// judgeEntryRows compares the rows that an entry applies with the journals, and with the histories that the
+// entry writes.
 func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
 	for _, taken := range s.newRows {
 		t.judgeAppliedRows(s, taken)
@@ -64,6 +68,7 @@ func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
 	t.judgeRecordedRows(s, a)
 }
 
+// journalFactOf returns what is known of an edge's journal, and adds an empty record for a new edge.
 func (t *delivery) journalFactOf(name string) *journalFact {
 	if t.edges[name] == nil {
 		t.edges[name] = &journalFact{connected: -1, rows: map[fleet.Seq]rowFact{}}
@@ -71,10 +76,12 @@ func (t *delivery) journalFactOf(name string) *journalFact {
 	return t.edges[name]
 }
 
-// resetProcessMemory has the next look count anew what a process keeps in memory alone.
+// resetProcessMemory forgets the acknowledged row and the session: an agent keeps both in memory only, and
+// loses them when it ends.
 func (f *journalFact) resetProcessMemory() { f.acknowledged, f.connected = 0, -1 }
 
-// forgetAfterFault forgets what a fault makes worthless.
+// forgetAfterFault drops facts that a fault makes invalid: the rows of edges whose files it damages, and after
+// a rewind the rows that were applied.
 func (t *delivery) forgetAfterFault(_ *runContext, f *Fault) {
 	for name, edge := range t.edges {
 		if f.hasEffectOn(name, []Effect{Damages}) {
@@ -91,14 +98,14 @@ func (t *delivery) forgetAfterFault(_ *runContext, f *Fault) {
 	}
 }
 
-// judgeJournal takes what a journal holds that was not seen before.
+// judgeJournal records the rows of an edge's journal that are new, and judges its acknowledged row and its
+// size. It drops all rows of a journal that is damaged or says that it lost rows: they will get other numbers.
 func (t *delivery) judgeJournal(s *runContext, e *Edge) {
 	f := t.journalFactOf(e.Name)
 	if e.NodeID != "" {
 		f.node = e.NodeID
 	}
 	if s.faults.hasFaultNow(e.Name, Damages) || e.Journal != nil && e.Journal.Lost != "" {
-		// Its rows get other numbers when a hub has been told.
 		clear(f.rows)
 		f.last, f.connected = 0, -1
 		return
@@ -119,7 +126,7 @@ func (t *delivery) judgeJournal(s *runContext, e *Edge) {
 		f.resetProcessMemory()
 	}
 	f.last = e.Journal.Last
-	if n := len(e.Rows); n > 0 { // they may have been read a moment later
+	if n := len(e.Rows); n > 0 { // the rows may have been read a moment after Last
 		f.last = max(f.last, e.Rows[n-1].Seq)
 	}
 	t.judgeAcknowledgedRow(s, e.Name, f, e.Journal)
@@ -127,6 +134,7 @@ func (t *delivery) judgeJournal(s *runContext, e *Edge) {
 	f.recordLinkState(s.now, e.Link)
 }
 
+// recordLinkState sets since when the edge has a session; -1: it has none, or its link was not observed (nil).
 func (f *journalFact) recordLinkState(now time.Duration, l *Link) {
 	switch {
 	case l == nil || !l.Connected:
@@ -136,6 +144,8 @@ func (f *journalFact) recordLinkState(now time.Duration, l *Link) {
 	}
 }
 
+// judgeAcknowledgedRow reports an acknowledged row that goes back, or that no entry has applied. Where no
+// entries are observed it takes acknowledged rows for applied.
 func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFact, j *Journal) {
 	s.countJudgement(AcknowledgedSurvives)
 	s.countJudgement(NeverBack)
@@ -149,12 +159,13 @@ func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFa
 		s.reportViolation(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
 	}
 	f.acknowledged = j.Acknowledged
-	if !s.entries { // the edge's word is all there is
+	if !s.entries { // nothing else shows that they were applied
 		maps.DeleteFunc(f.rows, func(seq fleet.Seq, _ rowFact) bool { return seq <= j.Acknowledged })
 	}
 }
 
-// judgeJournalBounds judges how much waits at the edge.
+// judgeJournalBounds reports a journal with more bytes than its bound, and counts rows that were dropped at the
+// bound.
 func (t *delivery) judgeJournalBounds(s *runContext, name string, f *journalFact, j *Journal) {
 	s.countJudgement(Bounded)
 	if j.Bytes > s.limits.JournalBytes {
@@ -166,35 +177,36 @@ func (t *delivery) judgeJournalBounds(s *runContext, name string, f *journalFact
 	f.dropped = j.Dropped
 }
 
-// recordJournaledRow takes a row that an edge holds.
+// recordJournaledRow adds a journaled row to those that have to be applied, and reports a row that changed in
+// the journal. A row that was applied before is compared with the applied one, and not added.
 func (t *delivery) recordJournaledRow(s *runContext, name string, f *journalFact, row *fleet.Transition) {
 	s.countJudgement(ExactlyOnce)
-	if held, ok := f.rows[row.Seq]; ok && !equal(held.row, *row) {
-		s.reportViolation(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describe(held.row), describe(*row))
+	if held, ok := f.rows[row.Seq]; ok && !sameRow(held.row, *row) {
+		s.reportViolation(ExactlyOnce, name, "row %d of the journal was %s and is %s now", row.Seq, describeRow(held.row), describeRow(*row))
 	}
 	cloned := s.isClonedMachine(name)
 	seen, early := t.early[f.node][row.Seq]
 	switch {
-	case early && equal(seen, *row) && cloned:
+	case early && sameRow(seen, *row) && cloned:
 		t.recordRowOwner(s, name, f.node, row.Seq)
 		return
 	case early && !cloned:
 		delete(t.early[f.node], row.Seq)
-		if !equal(seen, *row) {
+		if !sameRow(seen, *row) {
 			t.reportAlteredRow(s, name, seen, *row)
 		}
 		return
 	case row.Seq <= t.applied[f.node] && !cloned:
-		return // it was applied before anybody looked
+		return // it was applied before the journal was observed
 	}
-	f.rows[row.Seq] = rowFact{lean(row), s.now}
+	f.rows[row.Seq] = rowFact{leanRow(row), s.now}
 	if len(f.rows) > keptRows {
 		delete(f.rows, row.Seq-keptRows)
 	}
 }
 
-// lean is a row without what nothing is compared by.
-func lean(t *fleet.Transition) fleet.Transition {
+// leanRow returns a row with only the fields that are compared or shown.
+func leanRow(t *fleet.Transition) fleet.Transition {
 	l := fleet.Transition{
 		Seq: t.Seq, BootID: t.BootID, Mono: t.Mono, Wall: t.Wall, Kind: t.Kind, Alloc: t.Alloc, Task: t.Task,
 		ClientStatus: t.ClientStatus, Dropped: t.Dropped,
@@ -205,7 +217,8 @@ func lean(t *fleet.Transition) fleet.Transition {
 	return l
 }
 
-// judgeAppliedRows holds rows that were applied against the journals that they come from.
+// judgeAppliedRows compares a node's applied rows with the journals of its edges, and removes them from the
+// rows that have to be applied. Rows that no journal was seen to hold are kept as early.
 func (t *delivery) judgeAppliedRows(s *runContext, k nodeRows) {
 	s.countJudgement(ExactlyOnce)
 	cloned := s.isClonedMachine(s.registry.edgeNameOf(k.node))
@@ -218,7 +231,7 @@ func (t *delivery) judgeAppliedRows(s *runContext, k nodeRows) {
 			held, ok := f.rows[row.Seq]
 			switch {
 			case !ok || f.node != k.node:
-			case equal(held.row, *row):
+			case sameRow(held.row, *row):
 				same = append(same, name)
 			default:
 				differs = name
@@ -239,28 +252,30 @@ func (t *delivery) judgeAppliedRows(s *runContext, k nodeRows) {
 	}
 }
 
-// keptEarly bounds how many applied rows wait for a look into their journal.
+// keptEarly bounds how many applied rows of a node are kept until its journal is observed.
 const keptEarly = 20_000
 
+// keepEarly keeps an applied row until it is observed in the journal, and drops the one that is keptEarly rows
+// older.
 func (t *delivery) keepEarly(node fleet.NodeID, row *fleet.Transition) {
 	if t.early[node] == nil {
 		t.early[node] = map[fleet.Seq]fleet.Transition{}
 	}
-	t.early[node][row.Seq] = lean(row)
+	t.early[node][row.Seq] = leanRow(row)
 	delete(t.early[node], row.Seq-keptEarly)
 }
 
+// reportAlteredRow records a row that was applied with another content than the journal has.
 func (t *delivery) reportAlteredRow(s *runContext, name string, applied, journaled fleet.Transition) {
-	s.reportViolation(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describe(applied), describe(journaled))
+	s.reportViolation(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describeRow(applied), describeRow(journaled))
 }
 
-// recordRowOwner notes whose rows count, of a node that several machines take themselves for:
-// this one has a row that was applied, and the others have another one of its
-// number.
+// recordRowOwner records which of the machines with one identity had its row applied: this one journaled it,
+// and the others have another row of its number. It reports a second machine whose rows are applied.
 func (t *delivery) recordRowOwner(s *runContext, name string, node fleet.NodeID, seq fleet.Seq) {
 	for other, f := range t.edges {
 		if _, ok := f.rows[seq]; other != name && f.node == node && !ok {
-			return // nobody has looked so far
+			return // its row of this number is not known yet
 		}
 	}
 	s.countJudgement(Fencing)
@@ -270,7 +285,8 @@ func (t *delivery) recordRowOwner(s *runContext, name string, node fleet.NodeID,
 	t.owner[node] = name
 }
 
-// judgeRecordedRows holds what histories have against the rows that an entry applied.
+// judgeRecordedRows compares the rows that an entry adds to allocations' histories with the rows that it
+// applies: the same ones, in rising order.
 func (t *delivery) judgeRecordedRows(s *runContext, a *Applied) {
 	for _, r := range a.Effects.Recorded {
 		s.countJudgement(ExactlyOnce)
@@ -288,8 +304,8 @@ func (t *delivery) judgeRecordedRows(s *runContext, a *Applied) {
 	}
 }
 
-// rowsOf are the numbers of the rows taken that concern an allocation; ok is false
-// where it is not known what was taken of its node.
+// rowsOf returns the numbers of the rows that concern the allocation of r. ok is false where the applied rows
+// of its node are not known.
 func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	for _, k := range all {
 		ok = ok || k.node == r.Node
@@ -302,7 +318,8 @@ func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	return seqs, ok
 }
 
-// judgeOverdueRows looks for rows that are not applied though the link works.
+// judgeOverdueRows reports, for each edge, the next row to apply where it waits longer than Limits.Deliver over
+// a link that works.
 func (t *delivery) judgeOverdueRows(s *runContext) {
 	for name, f := range t.edges {
 		applied, logged := t.applied[f.node]
@@ -311,7 +328,7 @@ func (t *delivery) judgeOverdueRows(s *runContext) {
 			continue
 		}
 		s.reportViolation(ExactlyOnce, name, "row %d (%s) was journaled at %s and is not applied, over a link that works since %s",
-			applied+1, describe(oldest.row), oldest.at, f.connected)
+			applied+1, describeRow(oldest.row), oldest.at, f.connected)
 		delete(f.rows, applied+1)
 	}
 }

@@ -6,38 +6,41 @@ import (
 	"time"
 )
 
-// dials compares when edges that lost their link together dial again. With full jitter their
-// pauses have nothing in common after the first tries; without it each pause is the same for all.
+// dials compares the times at which edges that lost their link together dial again. With full jitter their
+// pauses differ after the first tries. Without jitter each pause is the same for all edges.
 type dials struct{ cuts []*cut }
 
 // cut is a loss of the link that several edges had at the same time.
 type cut struct {
 	began time.Duration
-	edges map[string][]time.Duration // when each began to dial since
+	edges map[string][]time.Duration // the times of each edge's rounds of dialling since
 	over  bool
 }
 
 const (
-	// together is within which time edges lose their link for it to count as one cut,
-	// and cutEdges how many it has to be.
+	// together is the time within which faults count as one cut, and cutEdges the
+	// number of edges that a cut needs to be judged.
 	together = time.Second
 	cutEdges = 5
-	// keptDials is how many rounds of an edge are looked at, and keptCuts how many
-	// cuts at a time.
+	// keptDials bounds the rounds of an edge that are compared, and keptCuts the cuts
+	// that are kept at a time.
 	keptDials = 12
 	keptCuts  = 8
-	// pausesInStep is how many pauses in a row have to be the same for all edges
-	// before they count as in step. Five pauses that are uniform within their bound
-	// lie within a twentieth of it once in 30,000 times, three such in a row never.
+	// pausesInStep is the number of pauses in a row that have to be the same for all
+	// edges, within inStep of the longest, to be a violation. Five uniform pauses are
+	// that close once in 30,000 times; three times in a row is practically impossible.
 	pausesInStep = 3
 	inStep       = 0.05
 )
 
+// newDials returns the checker of the pauses between attempts to connect.
 func newDials() checker {
 	t := &dials{}
 	return checker{state: t, fault: t.recordSeveringFault, dial: t.recordDial, finish: t.judgeOpenCuts}
 }
 
+// recordSeveringFault starts a cut, or adds to one, when a fault begins to sever links, and judges the cut when
+// the fault ends.
 func (t *dials) recordSeveringFault(s *runContext, f *Fault) {
 	switch {
 	case !slices.Contains(f.Effects, Severs):
@@ -48,6 +51,7 @@ func (t *dials) recordSeveringFault(s *runContext, f *Fault) {
 	}
 }
 
+// recordDial adds the time of an edge's round of dialling to each open cut that the edge is in.
 func (t *dials) recordDial(s *runContext, d *Dial) {
 	for _, c := range t.cuts {
 		if times, in := c.edges[d.Edge]; in && !c.over && len(times) < keptDials {
@@ -56,8 +60,8 @@ func (t *dials) recordDial(s *runContext, d *Dial) {
 	}
 }
 
-// recordSeveredEdges adds the edges that a fault severs to a cut that has just begun, or begins
-// one.
+// recordSeveredEdges adds the edges that a fault severs to the newest cut, where that is younger than together,
+// else to a new one. A fault without targets severs all edges.
 func (t *dials) recordSeveredEdges(s *runContext, f *Fault) {
 	targets := f.Targets
 	if len(targets) == 0 {
@@ -82,7 +86,8 @@ func (t *dials) recordSeveredEdges(s *runContext, f *Fault) {
 	}
 }
 
-// judgeHealedCuts judges a cut that begins to heal: from then on edges find hubs.
+// judgeHealedCuts judges and removes the cuts that have an edge among a fault's targets, when the fault ends.
+// After that the edges find hubs again.
 func (t *dials) judgeHealedCuts(s *runContext, f *Fault) {
 	for _, c := range t.cuts {
 		touched := len(f.Targets) == 0 || slices.ContainsFunc(f.Targets, func(name string) bool { _, in := c.edges[name]; return in })
@@ -94,13 +99,13 @@ func (t *dials) judgeHealedCuts(s *runContext, f *Fault) {
 	t.cuts = slices.DeleteFunc(t.cuts, func(c *cut) bool { return c.over })
 }
 
-// judgeDialPauses compares the pauses between the edges' rounds, the first with the first and
-// so on.
+// judgeDialPauses compares the pauses between the edges' rounds: the first pauses of all edges, the second, and
+// so on. It reports pausesInStep of them in a row that are the same for all.
 func (c *cut) judgeDialPauses(s *runContext) {
 	pauses := map[string][]time.Duration{}
 	for name, times := range c.edges {
 		if s.isClonedMachine(name) || s.faults.hasFaultSince(s.now, c.began, name, Halts, Chokes, Impairs) {
-			continue // its pauses are not its own
+			continue // a fault changes its pauses
 		}
 		for i := 1; i < len(times); i++ {
 			pauses[name] = append(pauses[name], times[i]-times[i-1])
@@ -109,7 +114,7 @@ func (c *cut) judgeDialPauses(s *runContext) {
 	row := 0
 	var evidence []string
 	for i := range keptDials {
-		line, apart, enough := compared(pauses, i)
+		line, apart, enough := comparePauses(pauses, i)
 		if !enough {
 			return
 		}
@@ -125,9 +130,9 @@ func (c *cut) judgeDialPauses(s *runContext) {
 	}
 }
 
-// compared says whether the edges' pauses of one number lie apart; enough is false
-// where too few edges have one.
-func compared(pauses map[string][]time.Duration, i int) (line string, apart, enough bool) {
+// comparePauses compares the pauses with index i of all edges. line shows them; apart is true where they differ by
+// more than inStep; enough is false where fewer than cutEdges edges have one.
+func comparePauses(pauses map[string][]time.Duration, i int) (line string, apart, enough bool) {
 	var all []time.Duration
 	line = fmt.Sprintf("pause %d:", i+1)
 	for _, name := range sorted(pauses) {
@@ -143,6 +148,7 @@ func compared(pauses map[string][]time.Duration, i int) (line string, apart, eno
 	return line, float64(most-least) > inStep*float64(most), true
 }
 
+// judgeOpenCuts judges the cuts that have not healed at the run's end.
 func (t *dials) judgeOpenCuts(s *runContext, _ *FleetSnapshot) {
 	for _, c := range t.cuts {
 		c.judgeDialPauses(s)

@@ -6,32 +6,34 @@ import (
 	"skerry/fleet"
 )
 
-// drains judges that nodes that are drained are empty by the deadline.
+// drains checks that a drained node is empty by its drain's deadline, and stays so.
 type drains struct {
 	open map[fleet.NodeID]*draining
 }
 
-// draining is a node that is emptied, or was and takes no work.
+// draining is a node with a drain that goes on, or that was emptied and takes no work.
 type draining struct {
 	until      time.Duration // its deadline; 0: none
-	keepSystem bool
-	emptied    bool
-	since      time.Duration // emptied
-	told       bool
+	keepSystem bool          // allocations of system jobs may stay
+	emptied    bool          // the drainer has emptied it
+	since      time.Duration // when it was emptied
+	told       bool          // a violation was reported since its last change
 }
 
+// newDrains returns the checker of drains.
 func newDrains() checker {
 	t := &drains{open: map[fleet.NodeID]*draining{}}
 	return checker{state: t, entry: t.recordDrainChanges, rewind: func(*runContext) { clear(t.open) }, tick: t.judgeOverdueDrains}
 }
 
-// Bounds without faults: of a drain that is not over at its deadline, and of what is
-// still to run after it.
+// drainBound is how long a drain may go on after its deadline without faults, and
+// emptyBound how long allocations may be to run on a node that was emptied.
 const (
 	drainBound = 20 * time.Second
 	emptyBound = time.Minute
 )
 
+// recordDrainChanges records the drains that an entry begins, changes or ends.
 func (t *drains) recordDrainChanges(s *runContext, a *Applied) {
 	for _, d := range a.Effects.Drains {
 		s.countJudgement(DrainsEnd)
@@ -53,6 +55,8 @@ func (t *drains) recordDrainChanges(s *runContext, a *Applied) {
 	}
 }
 
+// judgeOverdueDrains reports drains that go on after their deadline, and allocations that are to run on an
+// emptied node.
 func (t *drains) judgeOverdueDrains(s *runContext) {
 	for id, d := range t.open {
 		name := s.registry.edgeNameOf(id)
@@ -69,7 +73,8 @@ func (t *drains) judgeOverdueDrains(s *runContext) {
 	}
 }
 
-// judgeDrainedNode judges that nothing is to run on a node that was emptied.
+// judgeDrainedNode reports each allocation that is to run on an emptied node, but for system jobs that the
+// drain lets stay.
 func (t *drains) judgeDrainedNode(s *runContext, id fleet.NodeID, d *draining) {
 	for _, alloc := range sorted(s.registry.allocs) {
 		f := s.registry.allocs[alloc]

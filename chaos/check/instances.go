@@ -7,18 +7,20 @@ import (
 	"skerry/fleet"
 )
 
-// instances counts what really runs: of a task at most one process, and of a job, once no fault
-// has been active for long enough, at most as many allocations as it allows.
+// instances counts the processes that really run: at most one for a task, and for a job at most as many
+// allocations as it allows once faults have been over for Limits.Heal.
 type instances struct {
 	over map[fleet.JobID]time.Duration // since when more run than are allowed
 	told map[fleet.JobID]bool
 }
 
+// newInstances returns the checker of the number of running processes and allocations.
 func newInstances() checker {
 	t := &instances{over: map[fleet.JobID]time.Duration{}, told: map[fleet.JobID]bool{}}
 	return checker{state: t, task: t.judgeTaskInstances, tick: t.judgeJobInstances}
 }
 
+// judgeTaskInstances reports a task that starts while a process of it runs.
 func (t *instances) judgeTaskInstances(s *runContext, e *Task) {
 	s.countJudgement(Instances)
 	key := TaskKey{e.Alloc, e.Task}
@@ -27,6 +29,8 @@ func (t *instances) judgeTaskInstances(s *runContext, e *Task) {
 	}
 }
 
+// judgeJobInstances reports jobs of which more allocations really run than are allowed, for longer than
+// Limits.Heal without faults. Each job is reported once until it is back within its count.
 func (t *instances) judgeJobInstances(s *runContext) {
 	running := t.runningAllocsByJob(s)
 	for id, f := range s.registry.jobs {
@@ -56,7 +60,7 @@ func (t *instances) judgeJobInstances(s *runContext) {
 	}
 }
 
-// runningAllocsByJob lists the allocations of each job of which a task really runs.
+// runningAllocsByJob describes, for each job, the known allocations of which at least one task really runs.
 func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 	running := map[fleet.JobID][]string{}
 	seen := map[fleet.AllocID]bool{}
@@ -66,7 +70,7 @@ func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 			if truth.live == 0 || f == nil || seen[key.Alloc] {
 				continue
 			}
-			if f.stale { // hubs that were put back do not know it: it runs on, and is shown
+			if f.stale { // hubs that were put back to an older copy may not know it
 				continue
 			}
 			seen[key.Alloc] = true
@@ -76,8 +80,8 @@ func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 	return running
 }
 
-// allowedAllocCount is how many allocations of a job may run, with canaries beside; counted is false for jobs that
-// run on every node.
+// allowedAllocCount returns how many allocations of a job may run, canaries included; 0 for a stopped one.
+// counted is false for jobs that run on every node.
 func (f *jobFact) allowedAllocCount() (n int, counted bool) {
 	switch {
 	case f.job.Stop:

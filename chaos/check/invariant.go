@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Invariant is one of a closed set of promises. 1 to 10 are those of the
-// architecture, by its numbers; the others are the harness's own.
+// Invariant is the number of one of a closed set of promises. 1 to 10 are the invariants of the architecture,
+// under its numbers. The others are promises that only the harness checks.
 type Invariant int
 
 // The invariants, in the order of their numbers. Statement says what each promises.
@@ -49,6 +49,7 @@ const (
 	CatalogueTrue        Invariant = 34
 )
 
+// invariants has the slug and the statement of each invariant, by number. Reports show both.
 var invariants = [...]struct{ slug, statement string }{
 	ExactlyOnce:          {"exactly-once", "journaled transitions reach the hub, in order and once"},
 	HeartbeatFirst:       {"heartbeat-first", "no update without a heartbeat in its session; ready only after history"},
@@ -86,7 +87,7 @@ var invariants = [...]struct{ slug, statement string }{
 	CatalogueTrue:        {"catalogue", "the catalogue of services names nothing that has ended, and tells of each of its changes"},
 }
 
-// All are the invariants, by number.
+// All returns all invariants, in the order of their numbers.
 func All() []Invariant {
 	all := make([]Invariant, 0, len(invariants)-1)
 	for i := range invariants[1:] {
@@ -95,9 +96,10 @@ func All() []Invariant {
 	return all
 }
 
+// isKnownInvariant reports whether the number is that of an invariant.
 func (i Invariant) isKnownInvariant() bool { return i > 0 && int(i) < len(invariants) }
 
-// Slug names the invariant in reports, scenarios and mutations.
+// Slug returns the name of the invariant that reports, scenarios and mutations use.
 func (i Invariant) Slug() string {
 	if !i.isKnownInvariant() {
 		return fmt.Sprintf("invariant-%d", int(i))
@@ -105,7 +107,7 @@ func (i Invariant) Slug() string {
 	return invariants[i].slug
 }
 
-// Statement says what the invariant promises, on one line.
+// Statement returns the invariant's promise on one line.
 func (i Invariant) Statement() string {
 	if !i.isKnownInvariant() {
 		return fmt.Sprintf("invariant %d", int(i))
@@ -116,40 +118,40 @@ func (i Invariant) Statement() string {
 // String returns the slug.
 func (i Invariant) String() string { return i.Slug() }
 
-// InvariantNamed finds an invariant by its slug.
+// InvariantNamed returns the invariant with a slug; ok is false where none has it.
 func InvariantNamed(slug string) (Invariant, bool) {
 	i := slices.IndexFunc(All(), func(i Invariant) bool { return i.Slug() == slug })
 	return Invariant(i + 1), i >= 0
 }
 
-// MarshalText gives the slug: numbers are this package's alone.
+// MarshalText returns the slug, so that files do not depend on this package's numbers.
 func (i Invariant) MarshalText() ([]byte, error) {
 	if !i.isKnownInvariant() {
-		return nil, fmt.Errorf("encode invariant %d: there is none of that number", int(i))
+		return nil, fmt.Errorf("encode invariant %d: no invariant has this number", int(i))
 	}
 	return []byte(i.Slug()), nil
 }
 
-// UnmarshalText reads a slug.
+// UnmarshalText sets the invariant from its slug.
 func (i *Invariant) UnmarshalText(text []byte) error {
 	found, ok := InvariantNamed(string(text))
 	if !ok {
-		return fmt.Errorf("decode invariant %q: there is none of that name", text)
+		return fmt.Errorf("decode invariant %q: no invariant has this name", text)
 	}
 	*i = found
 	return nil
 }
 
-// Violation is a broken promise, with what shows it.
+// Violation is a broken invariant, with evidence.
 type Violation struct {
 	Invariant Invariant
-	// At is when it was seen, from the run's start by the run's own clock; 0: it is
-	// judged from a snapshot.
+	// At is when it was found, from the run's start by the run's own clock; 0: Quiet
+	// found it in a snapshot.
 	At    time.Duration `json:",omitzero"`
 	Where string        `json:",omitempty"` // the hub, edge or job that shows it
-	// Message says what, on one line.
+	// Message says what is wrong, on one line.
 	Message string
-	// Evidence are lines that show it, in order.
+	// Evidence has lines that show it, in the order of time.
 	Evidence []string `json:",omitempty"`
 }
 
@@ -166,12 +168,13 @@ func (v Violation) String() string {
 	return b.String() + ": " + v.Message
 }
 
-// violationList collects violations.
+// violationList collects violations that have neither time nor place.
 type violationList struct{ found []Violation }
 
+// addViolation appends a violation with a formatted message.
 func (l *violationList) addViolation(i Invariant, format string, args ...any) {
 	l.found = append(l.found, Violation{Invariant: i, Message: fmt.Sprintf(format, args...)})
 }
 
-// maxEvidence bounds what one violation carries, in lines.
+// maxEvidence bounds the lines of evidence of one violation.
 const maxEvidence = 40

@@ -10,35 +10,36 @@ import (
 	"skerry/fleet"
 )
 
-// Linearization is what a search for a linearization came to.
+// Linearization is the result of a search for a linearization.
 type Linearization string
 
-// What a search for a linearization can find.
+// Results of a search for a linearization.
 const (
 	Legal     Linearization = "legal"
 	Illegal   Linearization = "illegal"
-	Undecided Linearization = "undecided" // the search was given up
+	Undecided Linearization = "undecided" // the search used up its budget
 )
 
-// jobState is a job as clients can tell it: the sequential specification's state.
+// jobState is the state of the sequential specification: a job as far as clients can observe it.
 type jobState struct {
-	// wild is a state of which nothing is known: whatever is said of it may be true.
+	// wild says that nothing is known of the state: any answer about it may be right.
 	wild            bool
 	exists, stopped bool
 	tag             string
-	// modify is the job modify index where exact, else a lower bound of it.
+	// modify is the job modify index where exact is true, else a lower bound of it.
 	modify fleet.Index
 	exact  bool
 }
 
-// model is the sequential specification of one job that begins as first. Each step
-// costs one of budget; without any left nothing is legal, and the search ends. (A
-// bound in wall time would neither repeat, nor pass in a bubble of virtual time.)
+// model is the sequential specification of one job whose first state is first. Each step takes one of budget;
+// at zero no step is legal, and the search ends. (A bound in wall time could not be repeated, and would not
+// pass in virtual time.)
 type model struct {
 	first  jobState
 	budget int
 }
 
+// porcupineModel returns the specification as porcupine takes it. Its Step uses up the budget.
 func (m *model) porcupineModel() porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return m.first },
@@ -52,8 +53,8 @@ func (m *model) porcupineModel() porcupine.Model {
 	}
 }
 
-// applyOperation says whether an operation may have had its outcome in this state, and what
-// the state is after it.
+// applyOperation reports whether an operation may have its outcome in this state, and returns the state after
+// it. In a wild state every outcome is legal.
 func (s jobState) applyOperation(op *Operation) (bool, jobState) {
 	if s.wild {
 		return true, s.inferredState(op)
@@ -67,19 +68,22 @@ func (s jobState) applyOperation(op *Operation) (bool, jobState) {
 	return s.applyDeregister(op)
 }
 
-// inferredState is what an operation tells of a state of which nothing was known.
+// inferredState returns the state after an operation in an unknown state, as far as the operation's outcome
+// shows it.
 func (s jobState) inferredState(op *Operation) jobState {
 	switch {
 	case op.Outcome == OutcomeNotFound, op.Does == OpPurge && op.Outcome == OutcomeOK:
 		return jobState{modify: op.Modify}
 	case op.Outcome != OutcomeOK, op.Does == OpDeregister:
-		return s // there is a job, with any tag
+		return s // the job may have any tag
 	case op.Does == OpRead:
 		return jobState{exists: true, stopped: op.Stopped, tag: op.Tag, modify: op.Modify, exact: op.Modify != 0}
 	}
 	return jobState{exists: true, tag: op.Tag, modify: op.Modify, exact: op.Modify != 0}
 }
 
+// applyRead reports whether a read may have its outcome in this state. The state after it has the modify index
+// that was read.
 func (s jobState) applyRead(op *Operation) (bool, jobState) {
 	if op.Outcome == OutcomeNotFound {
 		return !s.exists, s
@@ -97,8 +101,9 @@ func (s jobState) applyRead(op *Operation) (bool, jobState) {
 	return true, s
 }
 
-// applyRegister is a write of a tag. Where its outcome is not known it has its effect,
-// if it may: one that never took place may stand at the end.
+// applyRegister reports whether a registration may have its outcome in this state, and returns the state after
+// it. A registration of unknown outcome takes effect here; one that never did may stand at the end of the
+// order.
 func (s jobState) applyRegister(op *Operation) (bool, jobState) {
 	if op.Enforces {
 		match := !s.exists
@@ -116,7 +121,7 @@ func (s jobState) applyRegister(op *Operation) (bool, jobState) {
 		return false, s
 	}
 	if op.Modify != 0 && op.Modify <= s.modify {
-		return false, s // entries only grow
+		return false, s // the indexes of entries only grow
 	}
 	if s.exists && !s.stopped && s.tag == op.Tag {
 		return true, s // nothing changed
@@ -124,7 +129,8 @@ func (s jobState) applyRegister(op *Operation) (bool, jobState) {
 	return true, s.stateAfterWrite(op, jobState{exists: true, tag: op.Tag})
 }
 
-// stateAfterWrite is the state after a change of it by op.
+// stateAfterWrite returns next with the modify index of a change: exact where the answer names it, else the old
+// one as a lower bound.
 func (s jobState) stateAfterWrite(op *Operation, next jobState) jobState {
 	next.modify, next.exact = s.modify, false
 	if op.Outcome == OutcomeOK && op.Modify != 0 {
@@ -133,6 +139,8 @@ func (s jobState) stateAfterWrite(op *Operation, next jobState) jobState {
 	return next
 }
 
+// applyDeregister reports whether a deregistration or purge may have its outcome in this state, and returns the
+// state after it.
 func (s jobState) applyDeregister(op *Operation) (bool, jobState) {
 	switch {
 	case op.Outcome == OutcomeNotFound:
@@ -149,9 +157,9 @@ func (s jobState) applyDeregister(op *Operation) (bool, jobState) {
 	return true, s.stateAfterWrite(op, next)
 }
 
-// linearize searches for a linearization of the operations of one job. It searches first without
-// the unknown changes that no read saw, then with those that end a job, then with all. What is legal
-// without them is legal with them, since they may stand at the end; with all it takes much longer.
+// linearize searches for a linearization of the operations of one job, three times until one is legal: without
+// the unknown changes that no read saw, then with those that end a job, then with all. Unknown changes may
+// stand at the end, so that a legal order without them is one with them; the last search takes much longer.
 func linearize(first jobState, ops []call, budget int) Linearization {
 	seen := map[string]time.Duration{} // tags that were read, and when the first of those reads returned
 	for i := range ops {
@@ -165,14 +173,14 @@ func linearize(first jobState, ops []call, budget int) Linearization {
 	for i := range ops {
 		op := &ops[i]
 		if op.Outcome == OutcomeRefused || op.Outcome == OutcomeUnknown && op.Does == OpRead {
-			continue // without an effect, and without a word of the state
+			continue // it has no effect, and shows nothing of the state
 		}
 		end := op.end
 		by, was := seen[op.Tag]
 		unknown := op.Outcome == OutcomeUnknown
 		switch {
 		case unknown && was:
-			end = max(op.Call, by) // a read of it was over then
+			end = max(op.Call, by) // a read that saw it returned then
 		case unknown:
 			end = forever
 		}
@@ -195,6 +203,7 @@ func linearize(first jobState, ops []call, budget int) Linearization {
 	return found
 }
 
+// search runs porcupine once on a history. It returns Undecided where that takes more steps than budget.
 func search(first jobState, history []porcupine.Operation, budget int) Linearization {
 	m := &model{first: first, budget: budget}
 	switch legal := porcupine.CheckOperations(m.porcupineModel(), history); {
@@ -206,8 +215,8 @@ func search(first jobState, history []porcupine.Operation, budget int) Lineariza
 	return Illegal
 }
 
-// firstIllegal is how many of the operations, by their return, are legal: the next
-// one is the first that nothing explains.
+// firstIllegal returns how many of the operations, in the order of their return, have a linearization. The next
+// one is the first that no order explains. It repeats linearize in a binary search.
 func firstIllegal(first jobState, ops []call, budget int) int {
 	low, high := 0, len(ops) // ops[:low] are legal, ops[:high] not
 	for high-low > 1 {
@@ -221,8 +230,8 @@ func firstIllegal(first jobState, ops []call, budget int) int {
 	return low
 }
 
-// upTo is the history as it was known when the n-th operation had returned: what
-// was under way then had no outcome yet.
+// upTo returns the history as it was known when the n-th operation returned. Operations that were under way
+// then have an unknown outcome in it.
 func upTo(ops []call, n int) []call {
 	part := slices.Clone(ops[:n])
 	for _, op := range ops[n:] {
@@ -234,6 +243,7 @@ func upTo(ops []call, n int) []call {
 	return part
 }
 
+// describeCall shows an operation with its times, client, tag and outcome on one line.
 func (op *call) describeCall() string {
 	line := fmt.Sprintf("%s to %s, client %s: %s", op.Call, op.end, op.Client, op.Does)
 	if op.Tag != "" {

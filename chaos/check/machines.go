@@ -7,73 +7,75 @@ import (
 	"skerry/fleet"
 )
 
-// machine is an edge's machine and what really runs on it: the truth, beside which
-// every record is only somebody's word.
+// machine is an edge's machine with the tasks that really run on it, as tasks and drivers report them. Checkers
+// compare the fleet's records with it.
 type machine struct {
 	name string
 	node fleet.NodeID
-	// agent is since when its agent runs, -1: it does not.
+	// agent is since when its agent runs; -1: it does not run.
 	agent time.Duration
 	ended time.Duration // when its agent ended last
-	// on is for how long the machine has run in all, up to counted.
+	// on is the time for which the machine has run in all, added up until counted.
 	on      time.Duration
 	counted time.Duration
-	off     bool
+	off     bool // it went down, and its agent has not started since
 	tasks   map[TaskKey]*taskTruth
 
-	looked    time.Duration // when its agent was asked last
-	connected time.Duration // since when at the earliest, as its agent says; -1: it is not
+	looked    time.Duration // when its agent was polled last
+	connected time.Duration // since when at the earliest it has a session, by its agent's report; -1: it has none
 	linked    time.Duration // when it was last known to have a session
-	session   uint64
-	opened    uint64 // the newest session that was committed
-	// lastHeartbeat is when it last had an answer, as its agent said, and uptimeAtHeartbeat for how long the
-	// machine had run by then at most; beaten is false before the first.
+	session   uint64        // the newest session that its agent reported
+	opened    uint64        // the newest session that was committed
+	// lastHeartbeat is when a heartbeat was last answered, by the agent's report, and uptimeAtHeartbeat the
+	// longest time for which the machine can have run by then. hasHeartbeat is false before the first.
 	lastHeartbeat, uptimeAtHeartbeat time.Duration
 	hasHeartbeat                     bool
-	// surely is a time since which it had an answer for certain, whatever its agent says
-	// of that; certain is false before the first.
+	// surely is a time after which a heartbeat was certainly answered, whatever the agent says, and surelyOn the
+	// machine's uptime then. certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
-	silences         []silence // of the last minutes, that are over
-	kills            int       // unclean ends of its agent since the last beat
+	silences         []silence // silences that ended within keptSilences
+	kills            int       // unclean ends of its agent since the last answered heartbeat
 
-	// damaged says that its journal lost what it held, and no hub has told it again
-	// what it shall run; mended is when the last time of that was over, -1: never.
+	// damaged says that its journal lost rows, and no hub has sent it the desired state
+	// since; mended is when this was last over, -1: never.
 	damaged bool
 	mended  time.Duration
 }
 
-// silence is how long a machine had run without an answer until it had one again.
+// silence is a time without an answered heartbeat that is over.
 type silence struct {
-	lasted, broken time.Duration
+	lasted, broken time.Duration // for how long the machine ran in it, and when it ended
 	began          time.Duration
-	killed         bool // its agent was meanwhile
+	killed         bool // the agent was killed in it
 }
 
-// keptSilences is for how long a silence that is over is remembered: longer than
-// any task takes to be stopped, also one with the longest kill_timeout that is drawn (3 min).
+// keptSilences is for how long a silence is remembered after its end: longer than any task takes to stop, with
+// the longest kill_timeout that runs use (3 min).
 const keptSilences = 4 * time.Minute
 
-// taskTruth is a task as it really is.
+// taskTruth is a task as it really is, with what was observed of its processes.
 type taskTruth struct {
-	live  int           // processes of it
+	live  int           // how many processes it has
 	begun time.Duration // when it was started first
-	since time.Duration // of its last change
-	what  string        // its last change
-	// succeeded is when it last ended by itself and without a failure; -1: never.
+	since time.Duration // when it last changed
+	what  string        // its last change: TaskStarted, …; "": a vanished task that was judged
+	// succeeded is when it last exited by itself without a failure; -1: never.
 	succeeded time.Duration
 }
 
-// machines is the truth of all edges. It is fed before the checkers that ask it.
+// machines has the machines of all edges. It is updated before checkers run, and asked by them.
 type machines struct {
-	by    map[string]*machine
-	nodes map[fleet.NodeID]map[string]bool // names of those that take themselves for a node
+	by    map[string]*machine              // by the edge's name
+	nodes map[fleet.NodeID]map[string]bool // names of the edges that use a node's identity
 }
 
+// newMachines returns a record without machines.
 func newMachines() *machines {
 	return &machines{by: map[string]*machine{}, nodes: map[fleet.NodeID]map[string]bool{}}
 }
 
+// ensureMachine returns the machine of an edge, and adds one that does not run for a new name.
 func (t *machines) ensureMachine(name string) *machine {
 	m := t.by[name]
 	if m == nil {
@@ -83,13 +85,12 @@ func (t *machines) ensureMachine(name string) *machine {
 	return m
 }
 
-// machineOf is the machine of a node, nil where none is known.
+// machineOf returns the machine of a node; nil where none is known.
 func (s *runContext) machineOf(id fleet.NodeID) *machine {
 	return s.machines.by[s.registry.edgeNameOf(id)]
 }
 
-// isClonedMachine reports whether a machine shares its identity with another one, or ever
-// did.
+// isClonedMachine reports whether a machine shares its node's identity with another one, or ever did.
 func (s *runContext) isClonedMachine(name string) bool {
 	if s.faults.hasEverHadFault(name, Clones) {
 		return true
@@ -98,13 +99,13 @@ func (s *runContext) isClonedMachine(name string) bool {
 	return m != nil && m.node != "" && len(s.machines.nodes[m.node]) > 1
 }
 
-// hasDamageSince reports whether an edge may lack what it once knew, or did so at some
-// time from then on.
+// hasDamageSince reports whether the edge's journal lacked rows by damage at any time from then on, without a
+// hub having sent the desired state again.
 func (m *machine) hasDamageSince(then time.Duration) bool {
 	return m.damaged || m.mended >= 0 && m.mended >= then
 }
 
-// updateMachines takes what an observation tells of machines.
+// updateMachines updates the machines from an observation of processes, tasks, faults, edges or entries.
 func (t *machines) updateMachines(s *runContext, o *Observation) {
 	switch {
 	case o.Process != nil && o.Process.Edge:
@@ -124,12 +125,13 @@ func (t *machines) updateMachines(s *runContext, o *Observation) {
 			t.nodes[id][o.Edge.Name] = true
 		}
 	case o.Applied != nil && o.Applied.Effects != nil && s.decided == s.now:
-		t.heardOf(s.now, o.Applied.Effects)
+		t.recordSessions(s.now, o.Applied.Effects)
 	}
 }
 
-// heardOf takes what an entry tells of links: whoever opens a session or sends rows has one.
-func (t *machines) heardOf(now time.Duration, e *Effects) {
+// recordSessions records that a machine had a session at now, for each node of which an entry opens a session or
+// applies rows.
+func (t *machines) recordSessions(now time.Duration, e *Effects) {
 	for _, m := range t.by {
 		if e.Opened != nil && m.node == e.Opened.Node {
 			m.linked, m.opened = now, e.Opened.Session
@@ -140,6 +142,8 @@ func (t *machines) heardOf(now time.Duration, e *Effects) {
 	}
 }
 
+// recordProcessEvent records that the agent or the machine starts or ends. With the machine all its tasks
+// vanish.
 func (m *machine) recordProcessEvent(s *runContext, p *Process) {
 	m.updateUptime(s.now)
 	if p.What == ProcessStart {
@@ -149,7 +153,7 @@ func (m *machine) recordProcessEvent(s *runContext, p *Process) {
 	if m.agent >= 0 && p.What != ProcessStop {
 		m.kills++
 	}
-	if m.connected >= 0 { // it may have had answers since its agent was asked
+	if m.connected >= 0 { // heartbeats may have been answered since the last poll
 		m.uptimeAtHeartbeat = m.on
 	}
 	m.agent, m.connected, m.ended = -1, -1, s.now
@@ -163,7 +167,7 @@ func (m *machine) recordProcessEvent(s *runContext, p *Process) {
 	}
 }
 
-// updateUptime adds up for how long the machine has run.
+// updateUptime adds the time since the last call to the machine's uptime, unless it is off.
 func (m *machine) updateUptime(now time.Duration) {
 	if !m.off {
 		m.on += now - m.counted
@@ -171,6 +175,8 @@ func (m *machine) updateUptime(now time.Duration) {
 	m.counted = now
 }
 
+// recordTaskEvent records a start or an end of a task's process. It drops tasks that ended long ago where there
+// are more than keptTasks.
 func (m *machine) recordTaskEvent(now time.Duration, t *Task) {
 	key := TaskKey{t.Alloc, t.Task}
 	truth := m.tasks[key]
@@ -192,10 +198,10 @@ func (m *machine) recordTaskEvent(now time.Duration, t *Task) {
 	}
 }
 
-// keptTasks is how many tasks of a machine are remembered before those go that
-// ended long ago.
+// keptTasks is the number of tasks of a machine from which on those that ended long ago are dropped.
 const keptTasks = 500
 
+// pruneEndedTasks drops tasks without a process whose last change is older than keptAllocs.
 func (m *machine) pruneEndedTasks(now time.Duration) {
 	for key, t := range m.tasks {
 		if t.live == 0 && now-t.since > keptAllocs {
@@ -204,9 +210,9 @@ func (m *machine) pruneEndedTasks(now time.Duration) {
 	}
 }
 
-// recordEdgeView takes what its agent says of the link. That a beat was answered is believed
-// only where an answer could get through: where the link was just cut one way, one that
-// was underway does.
+// recordEdgeView records what the agent reports of its link. A time of an answered heartbeat is believed only
+// where an answer could get through then. A cut just before it does not count: an answer may have been under
+// way.
 func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	m.updateUptime(s.now)
 	if e.NodeID != "" {
@@ -234,7 +240,8 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 		m.recordHeartbeatAnswer(s.now, min(spell, s.now-m.connected))
 	}
 	answered := s.now - e.Link.Away
-	severed := s.faults.hasFaultAt(m.name, answered, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs) // not just before
+	// The cut has to be older than the answer by Slack: just after a cut an answer may still arrive.
+	severed := s.faults.hasFaultAt(m.name, answered, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs)
 	if e.Link.Away > 0 && heard && answered > m.lastHeartbeat && !severed {
 		m.recordHeartbeatAnswer(s.now, e.Link.Away)
 		m.lastHeartbeat, m.hasHeartbeat, m.kills = answered, true, 0
@@ -242,13 +249,13 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	}
 }
 
-// unansweredHeartbeats bounds, in times of the TTL, how long ago an edge with a session had
-// its last answer: the next beat comes a TTL after it, and a session ends when the
-// oldest of three has no answer.
+// unansweredHeartbeats bounds, in multiples of the TTL, how long ago an edge with a session had its last
+// answer: the next heartbeat is sent a TTL after it, and the session ends when the oldest of three has no
+// answer.
 const unansweredHeartbeats = 1 + 3
 
-// recordHeartbeatAnswer notes that a beat was answered at some time within the last ago: the silence
-// before it may have lasted until now.
+// recordHeartbeatAnswer records that a heartbeat was answered within the last ago. It takes the silence before
+// for one that lasted until now, the longest possible time.
 func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
 	m.updateUptime(now)
 	if at := now - ago; !m.certain || at > m.surely {
@@ -259,14 +266,15 @@ func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
 	}
 }
 
-// uptimeSinceHeartbeat is for how long the machine has run since its last answered beat, as its
-// agent counts where that is plausible.
+// uptimeSinceHeartbeat returns for how long the machine has run since the last answered heartbeat that its
+// agent credibly reported. It is the least possible time.
 func (m *machine) uptimeSinceHeartbeat(now time.Duration) time.Duration {
 	m.updateUptime(now)
 	return m.on - m.uptimeAtHeartbeat
 }
 
-// aloneAtMost is for how long it may have run since, at any time within the last ago.
+// aloneAtMost returns the longest time for which the machine can have run without an answered heartbeat, at any
+// moment within the last ago.
 func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 	m.updateUptime(now)
 	alone := m.on - m.surelyOn
@@ -278,8 +286,8 @@ func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 	return alone
 }
 
-// killedSince reports whether its agent was killed in a silence within the last ago, and when
-// the first of those began.
+// killedSince reports whether the agent was killed in a silence that goes on or that ended within the last ago.
+// began is when that silence began.
 func (m *machine) killedSince(now, ago time.Duration) (began time.Duration, killed bool) {
 	for _, s := range m.silences {
 		if s.killed && s.broken >= now-ago {

@@ -8,48 +8,48 @@ import (
 	"skerry/fleet"
 )
 
-// Limits are the bounds that a Monitor judges by. Zero fields have defaults, which
-// fit the daemons' own.
+// Limits are the bounds by which a Monitor judges. Zero fields have defaults that fit the daemons' defaults.
 type Limits struct {
-	// Heal is how long after the last fault, or the last change of a job, everything
-	// has to be settled: a back-off at its cap, a handshake on a slow path, an
-	// election, a replay, and what the jobs' own delays add. 0: 4 min.
+	// Heal bounds the time from the last fault, or the last change of a job, until
+	// everything is settled: a back-off at its cap, a handshake on a slow path, an
+	// election, a replay, and the jobs' own delays. 0: 4 min.
 	Heal time.Duration
-	// Ready bounds how long a node with a session may stay short of ready, and
-	// Evaluate how long an evaluation that is due may be pending, without faults.
-	// 0: 2 min, and 2 min: a delivery that got lost is taken back after one.
+	// Ready bounds how long a node with a session may be other than ready, and
+	// Evaluate how long an evaluation that is due may be pending, both without
+	// faults. 0: 2 min; a lost delivery of an evaluation is repeated after 1 min.
 	Ready, Evaluate time.Duration
 	// Deliver bounds how long a journaled row takes to be applied over a link that
 	// works. 0: 1 min.
 	Deliver time.Duration
-	// Start bounds how long after its agent's start a task that a boot ended takes to
+	// Start bounds the time from an agent's start until the tasks that a reboot ended
 	// run again. 0: 10 s.
 	Start time.Duration
-	// Runner bounds how long after a task's end the journal has a row of it. 0: 15 s.
+	// Runner bounds the time from a task's start or end until its row is journaled. 0: 15 s.
 	Runner time.Duration
-	// Refusal bounds how long after a refusal was committed its edge is told. 0: 10 s.
+	// Refusal bounds the time from the commit of a refusal until the edge gets it. 0: 10 s.
 	Refusal time.Duration
-	// TTL is the least time that an edge is given between two beats. 0: 10 s.
+	// TTL is the shortest heartbeat TTL that hubs give an edge. 0: 10 s.
 	TTL time.Duration
-	// LongestTTL is the most that any edge is given. 0: TTL.
+	// LongestTTL is the longest heartbeat TTL that hubs give an edge. 0: TTL.
 	LongestTTL time.Duration
-	// Slack is the resolution of what is observed: two polls, and what an answer
+	// Slack is the resolution of observations: two polls, and the time that an answer
 	// takes. 0: 3 s.
 	Slack time.Duration
-	// JournalBytes is the edges' bound of unacknowledged rows. 0: 64 MiB.
+	// JournalBytes bounds the unacknowledged rows in an edge's journal. 0: 64 MiB.
 	JournalBytes int64
 	// Linearize bounds the search for a linearization of a piece of one job's history,
 	// in steps. 0: 300,000.
 	Linearize int
-	// Growth is how much more than at first may be in use at the end, as a factor, and
-	// the rest what may come on top of it whatever was there. 0: 1.5, 40 goroutines,
-	// 96 MiB of heap, 16 files.
+	// Growth times the usage at a run's beginning, plus Goroutines, HeapBytes or Files,
+	// bounds the usage later in the run. 0: 1.5, 40 goroutines, 96 MiB of heap,
+	// 16 files.
 	Growth     float64
 	Goroutines int
 	HeapBytes  int64
 	Files      int
 }
 
+// withDefaults returns the limits with the default of each field that is zero.
 func (l Limits) withDefaults() Limits {
 	return Limits{
 		Heal: cmp.Or(l.Heal, 4*time.Minute), Ready: cmp.Or(l.Ready, 2*time.Minute), Evaluate: cmp.Or(l.Evaluate, 2*time.Minute),
@@ -61,12 +61,12 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// checker judges one thing of what is observed. Its functions are called under the Monitor's
-// lock, when the context has learned the observation; those that it lacks are nil.
+// checker judges one aspect of a run. The Monitor calls its functions under its lock, after the context was
+// updated from the observation. Functions may be nil.
 type checker struct {
-	state     any                         // what it remembers
-	applied   func(*runContext, *Applied) // of every hub
-	entry     func(*runContext, *Applied) // with its effects, of the hub that tells of them first
+	state     any                         // the checker's memory
+	applied   func(*runContext, *Applied) // each application of an entry, by any hub
+	entry     func(*runContext, *Applied) // an entry with its effects, from the first hub that reports them
 	hub       func(*runContext, *Hub)
 	edge      func(*runContext, *Edge)
 	agent     func(*runContext, *Process) // of an edge
@@ -79,18 +79,19 @@ type checker struct {
 	snapshot  func(*runContext, *Snapshot)
 	operation func(*runContext, *Observation) // of a client
 	fault     func(*runContext, *Fault)
-	rewind    func(*runContext)                 // hubs begin or end to be put back to an older copy
+	rewind    func(*runContext)                 // a fault with the effect Rewinds begins or ends
 	tick      func(*runContext)                 // about once a second of the run's time
 	finish    func(*runContext, *FleetSnapshot) // once, with the snapshot at the run's end
 }
 
-// callFor calls a function of a checker with what an observation has for it.
+// callFor calls one of a checker's functions with a part of an observation, where both are there.
 func callFor[T any](f func(*runContext, *T), s *runContext, seen *T) {
 	if f != nil && seen != nil {
 		f(s, seen)
 	}
 }
 
+// handleObservation calls the checker's functions for the parts that the observation has.
 func (c *checker) handleObservation(s *runContext, o *Observation) {
 	callFor(c.applied, s, o.Applied)
 	if o.Applied != nil && o.Applied.Effects != nil {
@@ -118,19 +119,19 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	}
 }
 
-// Monitor judges a run as it goes on. It may be used from any goroutine.
+// Monitor judges a run while it goes on. Its methods may be called from any goroutine.
 type Monitor struct {
 	mu       sync.Mutex
 	run      *runContext
 	checkers []checker
-	given    int // violations that were handed out
-	over     bool
+	given    int  // number of violations that were returned
+	over     bool // Finish was called
 }
 
-// tickEvery is how often checkers judge what has become overdue.
+// tickEvery is the interval, in the run's time, at which checkers judge overdue facts.
 const tickEvery = time.Second
 
-// NewMonitor makes a Monitor of a run that begins.
+// NewMonitor returns a Monitor for a run that begins now, with all checkers.
 func NewMonitor(limits Limits) *Monitor {
 	run := newRunContext(limits.withDefaults())
 	return &Monitor{run: run, checkers: []checker{
@@ -140,7 +141,7 @@ func NewMonitor(limits Limits) *Monitor {
 	}}
 }
 
-// Observe takes what was seen and returns the violations that it shows.
+// Observe judges an observation and returns the violations that were found since the last call.
 func (m *Monitor) Observe(o Observation) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -153,7 +154,7 @@ func (m *Monitor) Observe(o Observation) []Violation {
 	return m.takeNewViolations()
 }
 
-// tickCheckers calls the checkers' ticks when a second has passed.
+// tickCheckers calls the checkers' ticks and drops old facts, when tickEvery has passed since the last time.
 func (m *Monitor) tickCheckers() {
 	if m.run.now < m.run.ticked+tickEvery {
 		return
@@ -167,16 +168,16 @@ func (m *Monitor) tickCheckers() {
 	m.run.forgetEndedFacts()
 }
 
-// Wants reports whether the effects of an entry are still to be told: one hub's
-// word is enough.
+// Wants reports whether no hub has reported the effects of this entry yet. Callers then have to observe them;
+// one hub's report is enough.
 func (m *Monitor) Wants(index fleet.Index) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return index > m.run.effectsIndex
 }
 
-// Quiet judges a snapshot of a fleet that has nothing left to do, in the middle of
-// a run.
+// Quiet judges a snapshot of a fleet that has nothing left to do, in the middle of a run. It returns the
+// violations that were found since the last call.
 func (m *Monitor) Quiet(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -184,6 +185,8 @@ func (m *Monitor) Quiet(at time.Duration, p FleetSnapshot) []Violation {
 	return m.takeNewViolations()
 }
 
+// judgeSnapshot judges a snapshot with Quiet, and records its violations at the time at. An empty snapshot is
+// not judged.
 func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
 	m.run.now = max(m.run.now, at)
 	if len(p.Hubs)+len(p.Edges) == 0 {
@@ -198,9 +201,8 @@ func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
 	}
 }
 
-// Finish judges what only the end of the run shows. The fleet is quiet; without a
-// snapshot (zero) it is not, and what needs quiet is not judged. It returns all
-// violations of the run.
+// Finish judges what only the end of the run shows, and returns all violations of the run. p is a snapshot of
+// the quiet fleet. If the fleet is not quiet, pass a zero p: what needs a quiet fleet is then not judged.
 func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -219,23 +221,23 @@ func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	return append([]Violation(nil), m.run.found...)
 }
 
-// Violations are all that were seen so far. Of each invariant only the first ones
-// are kept; Broken has the numbers.
+// Violations returns the violations that were found so far, of each invariant only the first keptViolations.
+// Verdicts has the full numbers.
 func (m *Monitor) Violations() []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return append([]Violation(nil), m.run.found...)
 }
 
-// Verdict is how an invariant fared.
+// Verdict is the result of a run for one invariant.
 type Verdict struct {
 	Invariant Invariant
-	Judged    uint64 // how often it was looked at; 0: the run says nothing of it
-	Broken    uint64
-	Undecided uint64 // looks that came to nothing: they are no pass
+	Judged    uint64 // how often it was judged; 0: the run shows nothing about it
+	Broken    uint64 // number of violations
+	Undecided uint64 // judgements without a result; they do not count as passed
 }
 
-// Verdicts has every invariant, by number.
+// Verdicts returns the verdict of each invariant, in the order of their numbers.
 func (m *Monitor) Verdicts() []Verdict {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -248,6 +250,7 @@ func (m *Monitor) Verdicts() []Verdict {
 	return vs
 }
 
+// takeNewViolations returns the violations that were not returned before, and marks them as returned.
 func (m *Monitor) takeNewViolations() []Violation {
 	vs := m.run.found[m.given:]
 	m.given = len(m.run.found)

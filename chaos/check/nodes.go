@@ -6,23 +6,21 @@ import (
 	"skerry/fleet"
 )
 
-// nodes follows, entry by entry, what the log says of each node's session and
-// journal, and holds every batch of rows that was applied against it: a model as
-// simple as can be, beside the one that it judges.
+// nodes is a simple model of each node's session and journal. It follows the log entry by entry, and checks
+// every session and every batch of rows against it.
 type nodes map[fleet.NodeID]*nodeFact
 
-// nodeFact is a node after the newest entry that concerned it: its newest session, with the status
-// and the rows of the node since.
+// nodeFact is a node after the newest entry that concerned it: its newest session, with the node's status and
+// applied row since.
 type nodeFact struct {
 	Opened
-	logged bool // an entry told; else only views did
+	logged bool // an entry set it; else only hubs' views did
 	moved  bool // it missed its deadline since its last session
 
-	// Of views: the most that was seen applied, and the epoch of that.
+	// viewed is the newest applied row that any hub showed, and viewedEpoch the epoch of that view.
 	viewed      fleet.Seq
 	viewedEpoch fleet.Epoch
-	// Of the rejoin that goes on: what was applied when the session opened, and in
-	// which term.
+	// from is the applied row when the newest session opened, and term the term of that entry.
 	from fleet.Seq
 	term uint64
 }
@@ -33,10 +31,13 @@ type nodeRows struct {
 	rows []fleet.Transition
 }
 
+// newChecker returns the checker that fills this map.
 func (t nodes) newChecker() checker {
 	return checker{state: t, entry: t.judgeNodeEntry, hub: t.judgeNodeViews, rewind: func(*runContext) { clear(t) }}
 }
 
+// judgeNodeEntry judges an entry's sessions, missed deadlines and batches, in this order, and sets s.newRows to
+// the rows that it applies first.
 func (t nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	e := a.Effects
 	s.newRows = s.newRows[:0]
@@ -59,6 +60,8 @@ func (t nodes) judgeNodeEntry(s *runContext, a *Applied) {
 	}
 }
 
+// judgeOpenedSession judges that a session has a newer epoch and number than the last one and continues at the
+// same row, and that the node is not ready before its history. It then makes it the node's session.
 func (t nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 	name := s.registry.edgeNameOf(o.Node)
 	n := ensure(t, o.Node)
@@ -88,11 +91,12 @@ func (t nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 	*n = nodeFact{Opened: *o, logged: true, viewed: n.viewed, viewedEpoch: n.viewedEpoch, from: o.Applied, term: a.Term}
 }
 
-// judgeBatch judges rows that were applied.
+// judgeBatch judges a batch of applied rows: its epoch, the node's status and the sequence. The first batch of
+// an unknown node only sets the model.
 func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	name := s.registry.edgeNameOf(b.Node)
 	n := ensure(t, b.Node)
-	if !n.logged { // what stood before it is not known
+	if !n.logged { // the node's session before is not known
 		n.logged, n.Epoch, n.Status, n.Applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
 	}
@@ -102,7 +106,7 @@ func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	case b.Epoch != n.Epoch:
 		s.reportViolation(Fencing, name, "entry %d applies rows of epoch %d: the node's session has epoch %d", a.Index, b.Epoch, n.Epoch)
 	case n.Status != fleet.NodeInitializing && n.Status != fleet.NodeReady:
-		s.reportViolation(HeartbeatFirst, name, "entry %d applies rows from %d on though the node is %s: it has not beaten since",
+		s.reportViolation(HeartbeatFirst, name, "entry %d applies rows from %d on though the node is %s: it has sent no heartbeat since",
 			a.Index, b.First, n.Status)
 	}
 	t.judgeRowSequence(s, a, b, n)
@@ -113,7 +117,8 @@ func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	}
 }
 
-// judgeRowSequence judges a batch's sequence numbers, and notes what it brings.
+// judgeRowSequence judges a batch's sequence numbers and the applied row after it. It adds the rows that are
+// new to s.newRows.
 func (t nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact) {
 	name := s.registry.edgeNameOf(b.Node)
 	s.countJudgement(Sequence)
@@ -129,7 +134,7 @@ func (t nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact
 		excused := b.Base && (s.isClonedMachine(name) || s.faults.hasEverHadFault(name, Damages) || s.faults.hasBeenRewound())
 		if !excused {
 			s.reportWithEvidence(Sequence, name, []string{fmt.Sprintf("applied before: %d", n.Applied), fmt.Sprintf("batch: %d to %d, new base: %t", b.First, last, b.Base)},
-				"entry %d glues over a gap: rows %d to %d were never applied", a.Index, n.Applied+1, b.First-1)
+				"entry %d applies rows after a gap: rows %d to %d were never applied", a.Index, n.Applied+1, b.First-1)
 		}
 		s.countBranch(BranchNewBase)
 	}
@@ -149,6 +154,7 @@ func (t nodes) judgeRowSequence(s *runContext, a *Applied, b *Batch, n *nodeFact
 	}
 }
 
+// judgeReadyNode judges a node that a batch makes ready: all rows that its session announced are applied.
 func (t nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFact) {
 	if n.Applied < n.Head {
 		s.reportViolation(HeartbeatFirst, name, "entry %d makes the node ready at row %d: its session announced rows up to %d", a.Index, n.Applied, n.Head)
@@ -161,11 +167,11 @@ func (t nodes) judgeReadyNode(s *runContext, a *Applied, name string, n *nodeFac
 	}
 }
 
-// longReplay is from how many rows on a replay counts as a long one.
+// longReplay is the number of rows from which on a replay counts as a long one.
 const longReplay = 100
 
-// judgeNodeViews judges nodes as a hub shows them. Views of several hubs come in any order:
-// one of a later epoch is a later one.
+// judgeNodeViews judges that no hub shows an older applied row in a later epoch. Views of several hubs arrive
+// in any order; only the epoch orders them.
 func (t nodes) judgeNodeViews(s *runContext, h *Hub) {
 	for _, n := range h.Nodes {
 		s.countJudgement(NeverBack)

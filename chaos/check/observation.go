@@ -6,9 +6,9 @@ import (
 	"skerry/fleet"
 )
 
-// Observation is one thing that was seen while a run went on: exactly one of the
-// pointers is set. Observations of one goroutine are fed in their order; those of
-// several may come a little out of it.
+// Observation is one thing that was seen while a run went on: exactly one of the pointers is set. Callers pass
+// the observations of one goroutine in their order. Those of several goroutines may arrive a little out of
+// order.
 type Observation struct {
 	At time.Duration // since the run's start, by the run's own clock
 
@@ -27,93 +27,95 @@ type Observation struct {
 	Snapshot  *Snapshot  `json:",omitempty"`
 }
 
-// Snapshot is a hub's state that was written as a snapshot and read again, beside the hub.
+// Snapshot is the result of a check of a hub's snapshot: the harness wrote the hub's state as a snapshot, and
+// read that into a second state beside the hub.
 type Snapshot struct {
 	Hub      string
 	Index    fleet.Index
 	State    string // digest of the state that was written
-	Restored string // digest of what was read
+	Restored string // digest of the state that was read
 	Failed   string `json:",omitempty"` // why it could not be written or read
 }
 
-// Applied is a command that a hub applied. Command, Result and State are the same
-// on every hub, or the hubs differ.
+// Applied is a command that a hub applied. If Command, Result or State of an entry differ between hubs, the
+// hubs diverge.
 type Applied struct {
 	Hub     string
 	Index   fleet.Index
 	Term    uint64
-	Kind    string     // what the command is called
+	Kind    string     // the command's name
 	Command string     // digest of the command
-	Result  string     // digest of what applying it gave
-	Refused fleet.Code `json:",omitempty"` // the command as a whole was
-	State   string     `json:",omitempty"` // digest of the state after it; "": not taken
-	// Effects are what it did. Of one entry they are needed once, from any hub (see
-	// Monitor.Wants); nil: not looked at.
+	Result  string     // digest of the result of applying it
+	Refused fleet.Code `json:",omitempty"` // why the command as a whole was refused; "": it was not
+	State   string     `json:",omitempty"` // digest of the state after it; "": not computed
+	// Effects are the changes that it made. For each entry they are needed once, from any
+	// hub (see Monitor.Wants); nil: not observed.
 	Effects *Effects `json:",omitempty"`
 }
 
-// Effects are what a command did to what edges and jobs can tell.
+// Effects are the changes that a command made to nodes, allocations, jobs and deployments, as far as checkers
+// judge them.
 type Effects struct {
-	Opened  *Opened            `json:",omitempty"` // a session
-	Fenced  *Fenced            `json:",omitempty"` // a session that was refused for good
+	Opened  *Opened            `json:",omitempty"` // a session that it committed
+	Fenced  *Fenced            `json:",omitempty"` // a session that it refused for good
 	Moved   []Moved            `json:",omitempty"` // nodes that missed their deadline
 	Batches []Batch            `json:",omitempty"` // journal rows
-	Allocs  []fleet.Alloc      `json:",omitempty"` // what a plan changed or placed, as it is after it; Job may be nil
-	Nodes   []fleet.Node       `json:",omitempty"` // where Allocs are, after it
-	Loads   []Load             `json:",omitempty"` // what those nodes bear, after it
+	Allocs  []fleet.Alloc      `json:",omitempty"` // allocations that a plan changed or placed, after it; Job may be nil
+	Nodes   []fleet.Node       `json:",omitempty"` // the nodes of Allocs, after it
+	Loads   []Load             `json:",omitempty"` // the usage of Nodes, after it
 	Evals   []fleet.Evaluation `json:",omitempty"` // made by it
 	Jobs    []JobChange        `json:",omitempty"`
-	// Recorded are the rows of Batches as allocations' histories have them since.
+	// Recorded are the rows that it added to allocations' histories, from Batches.
 	Recorded []Recorded `json:",omitempty"`
 
-	Rollouts []Rollout   `json:",omitempty"` // what a plan starts of them
-	Advances []Advance   `json:",omitempty"` // what a plan gives a newer version to
+	Rollouts []Rollout   `json:",omitempty"` // rollouts of which a plan starts allocations
+	Advances []Advance   `json:",omitempty"` // placements of newer versions by a plan
 	Ended    []Ended     `json:",omitempty"` // deployments that succeeded or failed
 	Promoted []Promotion `json:",omitempty"`
 	Launched *Launch     `json:",omitempty"`
-	// Dispatched is a job that somebody dispatched, or had dispatched before.
+	// Dispatched is the answer to a dispatch of a job, also to a repeated one.
 	Dispatched *Dispatch       `json:",omitempty"`
-	Drains     []Drain         `json:",omitempty"` // that begin, change or end
-	Flagged    []fleet.AllocID `json:",omitempty"` // to be stopped and replaced
+	Drains     []Drain         `json:",omitempty"` // drains that begin, change or end
+	Flagged    []fleet.AllocID `json:",omitempty"` // allocations that an operator or a drain asks to stop and replace
 }
 
-// Rollout is what a plan does to the rollout of a group's version, and what of it is in
-// sight after the plan.
+// Rollout is what a plan does in the rollout of one version of a group, with the state of that rollout after
+// the plan.
 type Rollout struct {
 	Deployment              fleet.DeploymentID
 	Job                     fleet.JobID
 	Group                   string
 	Version                 uint64
-	System                  bool   `json:",omitempty"` // one on each node: Asked is a percentage
+	System                  bool   `json:",omitempty"` // the job runs on each node, and Asked is a percentage
 	MaxParallel, MaxPerSite int    `json:",omitempty"` // 0: no bound
-	Asked, Wanted           int    `json:",omitempty"` // canaries, as the job says and as the deployment counts
-	Held                    bool   `json:",omitempty"` // its canaries are not promoted
-	Turns                   []Turn `json:",omitempty"` // what the plan starts anew
-	Starting                []Part `json:",omitempty"` // started by earlier plans, or to be where these made room, and not known to be healthy
+	Asked, Wanted           int    `json:",omitempty"` // number of canaries, by the job and by the deployment
+	Held                    bool   `json:",omitempty"` // it waits for the promotion of its canaries
+	Turns                   []Turn `json:",omitempty"` // allocations that the plan takes down for the version
+	Starting                []Part `json:",omitempty"` // started (or given room) by earlier plans, and not known to be healthy
 	Canaries                []Part `json:",omitempty"`
 }
 
-// Turn is an allocation in service that a plan takes down for the newest version. Alloc is
-// what takes its place; "": it is stopped first, so that there is room.
+// Turn is an allocation in service that a plan takes down for the newest version. Alloc is its replacement; "":
+// it is stopped first, and the replacement is placed later.
 type Turn struct {
 	Alloc, Old fleet.AllocID
 	Node       fleet.NodeID `json:",omitempty"` // of Old
 	Site       string       // of Old
 	Canary     bool         `json:",omitempty"`
-	Served     bool         `json:",omitempty"` // Old was not being rolled out itself
+	Served     bool         `json:",omitempty"` // Old was in service: healthy, or running without a deployment
 }
 
-// Part is an allocation as far as a rollout is concerned.
+// Part is an allocation with the facts that a rollout depends on.
 type Part struct {
 	Alloc  fleet.AllocID
 	Node   fleet.NodeID
-	Site   string `json:",omitempty"` // "": another one than that of what it replaced
+	Site   string `json:",omitempty"` // "": it is at another site than the allocation that it replaced
 	Canary bool   `json:",omitempty"`
 	Away   bool   `json:",omitempty"` // its node is not ready
 	Lost   bool   `json:",omitempty"` // stopped since it was lost with its node, and not replaced yet
 }
 
-// Advance is a placement of a newer version than what it replaces had.
+// Advance is a placement whose job version is newer than that of the allocation that it replaces.
 type Advance struct {
 	Alloc    fleet.AllocID
 	Node     fleet.NodeID
@@ -121,7 +123,7 @@ type Advance struct {
 	From, To uint64
 }
 
-// Ended is a deployment that succeeded or failed.
+// Ended is a deployment that succeeded or failed, with the progress of its groups then.
 type Ended struct {
 	Deployment  fleet.DeploymentID
 	Job         fleet.JobID
@@ -129,72 +131,70 @@ type Ended struct {
 	Groups      []GroupProgress
 }
 
-// GroupProgress is how far a group of it is.
+// GroupProgress is the progress of one group of a deployment.
 type GroupProgress struct {
 	Group    string
 	WaitFor  string         `json:",omitempty"`
-	Total    int            // that were to become healthy
-	Healthy  int            // that are
-	Deferred int            // that are away, and not healthy
-	Behind   []Part         `json:",omitempty"` // what runs on with other tasks than the version has, and nobody stands in for
-	Away     []fleet.NodeID `json:",omitempty"`
-	// PerSite is max_unavailable_per_site, and AwaySites are where Away are missed: who is away
-	// may hold a site's budget, and the others of the site are then deferred with it.
+	Total    int            // allocations that have to become healthy
+	Healthy  int            // allocations that are healthy
+	Deferred int            // allocations that are not healthy, on nodes that are not ready
+	Behind   []Part         `json:",omitempty"` // allocations that run with another version's tasks, without a replacement
+	Away     []fleet.NodeID `json:",omitempty"` // nodes that are not ready
+	// PerSite is max_unavailable_per_site, and AwaySites are the sites of Away. An allocation on such a node
+	// may use up its site's budget; the other allocations of the site are then deferred too.
 	PerSite   int      `json:",omitempty"`
 	AwaySites []string `json:",omitempty"`
 }
 
-// Promotion is a deployment whose canaries were promoted; Auto says that they promote
-// themselves.
+// Promotion is a deployment whose canaries were promoted. Auto says that the job has auto_promote.
 type Promotion struct {
 	Deployment fleet.DeploymentID
 	Job        fleet.JobID
 	Auto       bool `json:",omitempty"`
 }
 
-// Launch is a child of a job that is launched by the clock. Its name has the time.
+// Launch is a child of a periodic job that was launched. The child's id contains the time.
 type Launch struct {
 	Job, Child fleet.JobID
 	Alone      bool          `json:",omitempty"` // the job prohibits overlap
 	Beside     []fleet.JobID `json:",omitempty"` // other children that are not over
 }
 
-// Dispatch is what a dispatch answers with. Its token names it, however often it is asked
-// for.
+// Dispatch is the answer to a dispatch of a job. Requests with the same token are repetitions, and get the same
+// child.
 type Dispatch struct {
 	Job, Child fleet.JobID
 	Token      string
 }
 
-// Drain is what an entry does to the drain of a node.
+// Drain is the change that an entry makes to the drain of a node.
 type Drain struct {
 	Node       fleet.NodeID
 	Deadline   time.Duration `json:",omitempty"` // from now on; 0: none
-	KeepSystem bool          `json:",omitempty"`
-	Over       bool          `json:",omitempty"`
-	Emptied    bool          `json:",omitempty"` // by the drainer
-	Deadlined  bool          `json:",omitempty"` // which its deadline told to
+	KeepSystem bool          `json:",omitempty"` // allocations of system jobs stay
+	Over       bool          `json:",omitempty"` // the drain ended, by an operator or by the drainer
+	Emptied    bool          `json:",omitempty"` // the drainer ended the drain
+	Deadlined  bool          `json:",omitempty"` // the drainer ended it since its deadline was over
 }
 
 // TagMeta is the key of a job's meta that carries the tag of a registration.
 const TagMeta = "tag"
 
-// JobChange is a job that was registered or deregistered.
+// JobChange is a registration or a deregistration (Stop) of a job.
 type JobChange struct {
 	Job  fleet.JobID
 	Tag  string `json:",omitempty"` // of a registration
 	Stop bool   `json:",omitempty"`
-	// Version is the job's after a registration.
+	// Version is the job's version after a registration.
 	Version uint64 `json:",omitempty"`
 }
 
-// Recorded are the numbers of the rows that an entry added to the history of an
-// allocation, in the order in which they stand there.
+// Recorded are the numbers of the rows that an entry added to an allocation's history, in the history's order.
 type Recorded struct {
 	Node  fleet.NodeID
 	Alloc fleet.AllocID
 	Rows  []fleet.Seq
-	Full  bool `json:",omitempty"` // it is at its bound, and may have let go even of these
+	Full  bool `json:",omitempty"` // the history is at its bound, and may have dropped even some of these
 }
 
 // Opened is a session that was committed.
@@ -205,18 +205,18 @@ type Opened struct {
 	Hub     fleet.HubID
 	Epoch   fleet.Epoch
 	Status  fleet.NodeStatus // after it
-	Head    fleet.Seq        // that its Hello announced
-	Applied fleet.Seq
-	Lost    string `json:",omitempty"` // why its journal lacks rows
+	Head    fleet.Seq        // the newest row that its Hello announced
+	Applied fleet.Seq        // the newest row that the hubs have applied
+	Lost    string           `json:",omitempty"` // why its journal lacks rows; "": it does not
 }
 
-// Fenced is a session that was refused for having another machine's identity.
+// Fenced is a session that was refused for good: another machine uses the identity of its node.
 type Fenced struct {
 	Node fleet.NodeID
 	Code fleet.Code
 }
 
-// Moved is a node that missed its deadline.
+// Moved is a node whose heartbeat deadline passed, with its new status.
 type Moved struct {
 	Node   fleet.NodeID
 	Epoch  fleet.Epoch      // of the session whose deadline it was
@@ -224,108 +224,107 @@ type Moved struct {
 	Status fleet.NodeStatus // after it
 }
 
-// Batch is a node's part of an entry of journal rows, and what became of it.
+// Batch is the part of one node in an entry of journal rows, with the result of applying it.
 type Batch struct {
 	Node    fleet.NodeID
 	Epoch   fleet.Epoch
 	First   fleet.Seq
 	Rows    []fleet.Transition
-	Base    bool       `json:",omitempty"` // the edge holds nothing older any more
-	Code    fleet.Code `json:",omitempty"` // why it was refused; "": it was applied
-	Applied fleet.Seq  // where the cluster then stands
-	Status  fleet.NodeStatus
+	Base    bool             `json:",omitempty"` // the edge has no older rows any more: First may follow a gap
+	Code    fleet.Code       `json:",omitempty"` // why it was refused; "": it was applied
+	Applied fleet.Seq        // the newest applied row of the node after it
+	Status  fleet.NodeStatus // of the node after it
 }
 
-// Load is what the allocations that occupy a node take of it, counted anew.
+// Load is the sum of resources that a node's allocations occupy, counted from the allocations.
 type Load struct {
 	Node fleet.NodeID
 	Name string
 	Used fleet.Resources
 	Free fleet.Resources
-	// Clash is the port, core or device that two of them were given; "": none is.
+	// Clash is a port, core or device that two allocations have; "": there is none.
 	Clash string `json:",omitempty"`
 }
 
-// What happens to processes.
+// Values of Process.What.
 const (
 	ProcessStart    = "start"
-	ProcessStop     = "stop" // asked to
+	ProcessStop     = "stop" // it was asked to end
 	ProcessKill     = "kill"
 	ProcessReboot   = "reboot"    // the machine went down; a start follows
-	ProcessPowerCut = "power_cut" // as ProcessReboot, and what was not synced is gone
+	ProcessPowerCut = "power_cut" // as ProcessReboot, and data that was not synced is lost
 )
 
-// Process is a hub, an agent or its machine that starts or ends.
+// Process is a start or an end of a hub, of an edge's agent or of its machine.
 type Process struct {
 	Name string
-	Edge bool // it is an edge's; else a hub's
-	What string
-	Boot fleet.BootID `json:",omitempty"` // of a start
+	Edge bool         // it belongs to an edge; else to a hub
+	What string       // ProcessStart, …
+	Boot fleet.BootID `json:",omitempty"` // the machine's boot, of a start
 }
 
-// What happens to tasks.
+// Values of Task.What.
 const (
 	TaskStarted  = "started"
-	TaskExited   = "exited"   // by itself
+	TaskExited   = "exited"   // it ended by itself
 	TaskStopped  = "stopped"  // its agent ended it
-	TaskVanished = "vanished" // with its machine
+	TaskVanished = "vanished" // its machine went down
 )
 
-// Task is the truth about a task: told by the task or its driver, not by any
-// record of the fleet.
+// Task is a start or an end of a task's process, as the task or its driver reports it. It does not come from
+// any record of the fleet.
 type Task struct {
 	Edge  string
 	Alloc fleet.AllocID
 	Task  string
-	What  string
-	Exit  int  `json:",omitempty"`
-	Fails bool `json:",omitempty"` // it exited with a failure
+	What  string // TaskStarted, …
+	Exit  int    `json:",omitempty"` // exit code
+	Fails bool   `json:",omitempty"` // it exited with a failure
 	// Wall is the true time of a stop; zero: not known.
 	Wall time.Time `json:",omitzero"`
 }
 
 // Refused is a message or a session that was refused.
 type Refused struct {
-	By     string       // hub or edge
-	From   string       // edge, hub or client
+	By     string       // the hub or edge that refused it
+	From   string       // the edge, hub or client that sent it; "": only Node is known
 	Node   fleet.NodeID `json:",omitempty"`
 	Code   fleet.Code
 	Reason string `json:",omitempty"`
 }
 
-// Dial is an attempt of an edge to reach any hub: the beginning of a round.
+// Dial is the beginning of a round in which an edge tries to connect to one of the hubs.
 type Dial struct{ Edge string }
 
-// Effect is what a fault does, as far as it excuses anything.
+// Effect is an effect of a fault that can excuse what checkers see.
 type Effect string
 
 const (
-	Severs    Effect = "severs"     // nothing passes between the targets and the hubs (a hub: and anybody) for as long as it lasts
-	Impairs   Effect = "impairs"    // what passes is late, lost, twice, or comes from elsewhere; or nothing does, at times
-	Halts     Effect = "halts"      // the target's process is killed or stands still
+	Severs    Effect = "severs"     // no message passes between an edge and the hubs, or between a hub and anybody, while it lasts
+	Impairs   Effect = "impairs"    // messages are late, lost, doubled, or come from another address; or none passes for a while
+	Halts     Effect = "halts"      // the target's process is killed or paused
 	Reboots   Effect = "reboots"    // the target's machine goes down
-	Damages   Effect = "damages"    // the target's files lose what was written
+	Damages   Effect = "damages"    // the target's files lose data that was written
 	Chokes    Effect = "chokes"     // the target cannot write, or only slowly
-	MovesTime Effect = "moves-time" // the target's wall clock is wrong from here on
+	MovesTime Effect = "moves-time" // the target's wall clock is wrong from its beginning on
 	Rewinds   Effect = "rewinds"    // the hubs are put back to an older copy of their data
-	Clones    Effect = "clones"     // the target's identity is used twice
-	EndsTasks Effect = "ends-tasks" // tasks end, or cannot be started, whatever their agent does
+	Clones    Effect = "clones"     // two machines use the target's identity
+	EndsTasks Effect = "ends-tasks" // tasks end or cannot start, and the agent is not the cause
 )
 
-// Fault is the beginning or the end of a fault. Every fault has both, also where they
-// are at one time.
+// Fault is the beginning or the end of a fault. Each fault has both, even where it lasts no time.
 type Fault struct {
 	ID      int // unique in the run
 	Kind    string
-	Detail  string   `json:",omitempty"` // what of it, for people: "one way", "satellite"
-	Targets []string `json:",omitempty"` // hubs and edges by name; none: everyone
+	Detail  string   `json:",omitempty"` // a variant of Kind, for people: "one way", "satellite"
+	Targets []string `json:",omitempty"` // names of hubs and edges; empty: all of them
 	Effects []Effect `json:",omitempty"`
 	End     bool     `json:",omitempty"`
-	// Hits is how often it really did something, known at its end.
+	// Hits is how often it had an effect. It is known at its end.
 	Hits uint64 `json:",omitempty"`
 }
 
-// What clients ask for.
+// Values of Operation.Does.
 const (
 	OpRegister   = "register"
 	OpRead       = "read"
@@ -333,56 +332,55 @@ const (
 	OpPurge      = "purge"
 )
 
-// How an operation ended. Unknown may or may not have taken place, at any time
-// from its call on.
+// Values of Operation.Outcome. An operation of unknown outcome may or may not take
+// effect, at any time from its call on.
 const (
 	OutcomeOK       = "ok"
-	OutcomeRefused  = "refused" // surely without an effect
+	OutcomeRefused  = "refused" // it certainly has no effect
 	OutcomeConflict = "conflict"
 	OutcomeNotFound = "not_found"
 	OutcomeUnknown  = "unknown"
 )
 
-// Operation is what a client asked of the cluster and was told, fed when it
-// returned (At is its return). Only reads in the API's default, consistent mode
-// belong here.
+// Operation is a request of a client to the cluster with its outcome. Callers pass it to Observe when it has
+// returned (At is that time). Of reads only those in the API's default, consistent mode are allowed.
 type Operation struct {
 	Client  string
 	Does    string
 	Job     fleet.JobID
 	Call    time.Duration
 	Outcome string
-	// Tag is what was written or read: a word of the job's meta that is unique to
-	// one registration.
+	// Tag is the value of TagMeta that was written or read. Each registration has
+	// another one.
 	Tag string `json:",omitempty"`
-	// Check is the job modify index that a registration insists on, where it
-	// Enforces one; 0 is that there is no such job.
+	// Check is the job modify index that a registration demands where Enforces is
+	// true; 0: no such job may exist.
 	Check    fleet.Index `json:",omitempty"`
 	Enforces bool        `json:",omitempty"`
-	// Modify is the job modify index that was read; of a change, the entry that made it
-	// (0: the answer named none). Stopped is whether the job that was read is stopped.
+	// Modify is the job modify index that a read or a change returned; 0: the answer
+	// had none. Stopped says that the job that was read is stopped.
 	Modify  fleet.Index `json:",omitempty"`
 	Stopped bool        `json:",omitempty"`
 }
 
-// Request is what a person asked for that ends a task: on site, or of a hub.
+// Request is a request of a person that ends tasks or promotes canaries: to an edge on site, or to a hub.
 type Request struct {
-	Edge  string        `json:",omitempty"` // on site; "": of a hub
-	Alloc fleet.AllocID `json:",omitempty"` // "": all of the edge
+	Edge  string        `json:",omitempty"` // the edge on whose site it was made; "": it was made to a hub
+	Alloc fleet.AllocID `json:",omitempty"` // "": all allocations of Edge
 	What  string        // "stop", "restart", "drain", AskPromote
-	Job   fleet.JobID   `json:",omitempty"` // AskPromote
+	Job   fleet.JobID   `json:",omitempty"` // of AskPromote
 }
 
-// AskPromote is that somebody asks for a job's canaries to be promoted.
+// AskPromote is the Request.What of a person who asks for the promotion of a job's canaries.
 const AskPromote = "promote"
 
-// Usage is what a process takes, or a member within one.
+// Usage is a sample of the resources that a process, or a member of the fleet within one, uses.
 type Usage struct {
-	Who string
-	// Quiet says that nothing was going on when it was taken: samples are only
-	// compared with each other where nothing was.
+	Who string // name of the process or member
+	// Quiet says that nothing was going on when the sample was taken. Only such
+	// samples are compared.
 	Quiet      bool
-	Goroutines int   `json:",omitempty"` // 0: not known, as with the others
+	Goroutines int   `json:",omitempty"` // 0: not known; so are the other fields
 	HeapBytes  int64 `json:",omitempty"`
 	Files      int   `json:",omitempty"`
 	DiskBytes  int64 `json:",omitempty"`

@@ -10,12 +10,13 @@ import (
 	"skerry/fleet"
 )
 
-// Checked are the invariants that Quiet judges.
+// Checked returns the invariants that Quiet judges.
 func Checked() []Invariant {
 	return []Invariant{ExactlyOnce, HeartbeatFirst, AbsenceStopsNothing, RebootBringsBack, Settled, NoOvercommit, LegalHistory}
 }
 
-// Quiet judges a snapshot.
+// Quiet judges a snapshot of a fleet that has nothing left to do, and returns all violations that it shows. It
+// has no memory of the run.
 func Quiet(p FleetSnapshot) []Violation {
 	q := &quietJudge{}
 	for _, h := range p.Hubs {
@@ -47,11 +48,10 @@ func Quiet(p FleetSnapshot) []Violation {
 	return q.found
 }
 
-// quietJudge collects what a snapshot breaks.
+// quietJudge collects the violations that Quiet finds in one snapshot.
 type quietJudge struct{ violationList }
 
-// checkDelivered checks invariant 1: what an edge journaled is at a hub, each row
-// once, in order, unchanged.
+// checkDelivered checks invariant 1: a hub has each row of an edge's journal once, in order and unchanged.
 func (q *quietJudge) checkDelivered(h Hub, e Edge) {
 	journal := map[fleet.Seq]fleet.Transition{}
 	for i, row := range e.Rows {
@@ -76,7 +76,8 @@ func (q *quietJudge) checkDelivered(h Hub, e Edge) {
 	q.checkComplete(h, e, seen)
 }
 
-// checkReplayed checks one allocation's history against the journal.
+// checkReplayed compares one allocation's history at a hub with the journal. It adds the history's rows to
+// seen, which has the allocation of each row, and reports rows that are in it already.
 func (q *quietJudge) checkReplayed(h Hub, id fleet.AllocID, journal map[fleet.Seq]fleet.Transition, seen map[fleet.Seq]fleet.AllocID) {
 	var before fleet.Seq
 	for _, entry := range h.AllocHistory[id] {
@@ -93,14 +94,14 @@ func (q *quietJudge) checkReplayed(h Hub, id fleet.AllocID, journal map[fleet.Se
 		}
 		seen[t.Seq] = id
 		row, held := journal[t.Seq]
-		if held && !equal(row, *t) {
-			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d says %s, the journal %s", h.Name, fleet.Short(id), t.Seq, describe(*t), describe(row))
+		if held && !sameRow(row, *t) {
+			q.addViolation(ExactlyOnce, "%s, allocation %s: row %d says %s, the journal %s", h.Name, fleet.Short(id), t.Seq, describeRow(*t), describeRow(row))
 		}
 	}
 }
 
-// checkComplete checks that no journaled row of an allocation is missing at a hub, but
-// for as many as the hub says that it let go.
+// checkComplete checks that a hub has all journaled rows of the allocations that it knows. seen are the rows
+// that it has; as many may lack as the hub counts as dropped.
 func (q *quietJudge) checkComplete(h Hub, e Edge, seen map[fleet.Seq]fleet.AllocID) {
 	missing := map[fleet.AllocID][]fleet.Transition{}
 	for _, row := range e.Rows {
@@ -110,18 +111,21 @@ func (q *quietJudge) checkComplete(h Hub, e Edge, seen map[fleet.Seq]fleet.Alloc
 	}
 	for _, id := range sorted(missing) {
 		if rows := missing[id]; uint64(len(rows)) > h.Dropped[id] {
-			q.addViolation(ExactlyOnce, "%s lacks %d rows of %s, the first is %d (%s), and says that it let %d go",
-				h.Name, len(rows), e.Name, rows[0].Seq, describe(rows[0]), h.Dropped[id])
+			q.addViolation(ExactlyOnce, "%s lacks %d rows of %s, the first is %d (%s), and says that it dropped %d",
+				h.Name, len(rows), e.Name, rows[0].Seq, describeRow(rows[0]), h.Dropped[id])
 		}
 	}
 }
 
-func equal(a, b fleet.Transition) bool {
+// sameRow reports whether two rows have the same kind, boot, allocation, task, status and times. It ignores
+// number and event: a row may get another number.
+func sameRow(a, b fleet.Transition) bool {
 	return a.BootID == b.BootID && a.Kind == b.Kind && a.Alloc == b.Alloc && a.Task == b.Task &&
 		a.ClientStatus == b.ClientStatus && a.Mono == b.Mono && a.Wall == b.Wall
 }
 
-func describe(t fleet.Transition) string {
+// describeRow shows a row's kind, allocation, status, task and event on one line.
+func describeRow(t fleet.Transition) string {
 	s := fmt.Sprintf("%s of %s", t.Kind, fleet.Short(t.Alloc))
 	if t.ClientStatus != "" {
 		s += " " + t.ClientStatus
@@ -132,9 +136,9 @@ func describe(t fleet.Transition) string {
 	return s
 }
 
-// checkUndisturbed checks invariant 3: without a link an edge killed only what a person on site or the
-// hub had told it to, or what has a stop_on_client_after or a max_run_duration. Allocations that
-// the hub has no record of are left to a Monitor, which saw what the hub wanted.
+// checkUndisturbed checks invariant 3: without a link an edge killed a task only where a person on site or the
+// hub had asked for it, or the group has stop_on_client_after or max_run_duration. It skips allocations that
+// the hub does not know; a Monitor judges these.
 func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
@@ -156,16 +160,16 @@ func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 			asked[row.Alloc] = true
 		}
 		if away && row.Event != nil && row.Event.Type == fleet.TaskKilling && known[row.Alloc] && !asked[row.Alloc] &&
-			!told(h.AllocHistory[row.Alloc], row) && !bounded[row.Alloc] {
+			!hubOrderedStop(h.AllocHistory[row.Alloc], row) && !bounded[row.Alloc] {
 			q.addViolation(AbsenceStopsNothing, "%s killed task %s of %s while its link was gone (row %d: %s)",
 				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage)
 		}
 	}
 }
 
-// told reports whether the hub decided on a stop, for the reason that the edge
-// names, before it heard of the kill.
-func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
+// hubOrderedStop reports whether the hub decided on a stop before it applied the row of the kill. The edge's message has
+// to name the hub's reason.
+func hubOrderedStop(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 	heard := slices.IndexFunc(history, func(e fleet.HistoryEntry) bool { return e.Transition != nil && e.Transition.Seq == kill.Seq })
 	if heard < 0 {
 		return false
@@ -176,20 +180,20 @@ func told(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 	})
 }
 
-// unseenRows may be lost with a journal's damage before anybody has seen them: one end of
-// a task, in the time from one look to the next.
+// unseenRows bounds the rows that an edge may lose by damage to its journal before the harness polls them: one
+// end of a task between two polls.
 const unseenRows = 1
 
-// checkStartedOnce checks that a task which never ends by itself was started at most once in each boot
-// since its allocation's first row. Each row that the journal dropped, or removed once it was
-// acknowledged and before anybody looked, may have told of an end.
+// checkStartedOnce checks that a task was started at most once in each boot since its allocation's first row,
+// plus once for each end by itself. Each row that the journal dropped, or removed before it was polled, may
+// have recorded such an end. starts are counted by the tasks themselves.
 func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
-	boots := map[fleet.BootID]int{}     // by when they were first told of
-	placed := map[fleet.AllocID]int{}   // in which of them
-	restarts := map[fleet.AllocID]int{} // ends that the tasks came to by themselves
+	boots := map[fleet.BootID]int{}     // the place of each boot in their order
+	placed := map[fleet.AllocID]int{}   // the boot of each allocation's first row
+	restarts := map[fleet.AllocID]int{} // ends of its tasks by themselves
 	dropped := 0
 	counted := map[happening]bool{}
-	var last fleet.Seq // of the numbering that a row is of
+	var last fleet.Seq // the number of the row before
 	for _, row := range slices.Concat(e.Before, e.Rows) {
 		if last > 0 && row.Seq > last {
 			dropped += int(row.Seq - last - 1)
@@ -204,7 +208,7 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 		}
 		if row.Kind == fleet.TransitionGap {
 			dropped += int(row.Dropped)
-			if row.Dropped == 0 && row.Message != "" { // it tells of damage
+			if row.Dropped == 0 && row.Message != "" { // the row reports damage
 				dropped += unseenRows
 			}
 		}
@@ -226,8 +230,8 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	}
 }
 
-// checkCounts checks invariant 5 at one hub: every job has as many running
-// allocations as it shall, and nothing is undecided.
+// checkCounts checks invariant 5 at one hub: each job in wanted has that many running allocations, and no
+// allocation is unknown or waits to be settled after a reconnect.
 func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	running := map[fleet.JobID]int{}
 	for _, a := range h.Allocs {
@@ -246,8 +250,8 @@ func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	}
 }
 
-// checkProcesses checks invariant 5 in fact: each task that shall run has one process,
-// every other none.
+// checkProcesses checks invariant 5 against the processes that really run: each task that the hub takes for
+// running has one process on its node, and no other task has any.
 func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 	shall := map[TaskKey]fleet.NodeID{}
 	for _, a := range h.Allocs {
@@ -271,7 +275,8 @@ func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 	}
 }
 
-// compareHubs checks that two hubs agree on every allocation and node.
+// compareHubs checks that two hubs have the same allocations, and the same status, epoch and applied row for
+// each node.
 func (q *quietJudge) compareHubs(a, b Hub) {
 	other := map[fleet.AllocID]fleet.Alloc{}
 	for _, x := range b.Allocs {
@@ -294,7 +299,8 @@ func (q *quietJudge) compareHubs(a, b Hub) {
 	}
 }
 
-// Committed checks invariant 7: what a node is given fits it.
+// Committed checks invariant 7 at one hub: the allocations of each node fit into its free resources. It returns
+// a violation for each node that is over-committed.
 func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation {
 	used := map[fleet.NodeID]fleet.Resources{}
 	for i := range allocs {
@@ -313,6 +319,7 @@ func Committed(hub string, nodes []fleet.Node, allocs []fleet.Alloc) []Violation
 	return vs
 }
 
+// findNode returns the node with an id; nil: there is none.
 func findNode(nodes []fleet.Node, id fleet.NodeID) *fleet.Node {
 	for i := range nodes {
 		if nodes[i].ID == id {
@@ -322,11 +329,12 @@ func findNode(nodes []fleet.Node, id fleet.NodeID) *fleet.Node {
 	return nil
 }
 
+// sortedTasks returns a map's keys, sorted by allocation and task.
 func sortedTasks[V any](m map[TaskKey]V) []TaskKey {
 	return slices.SortedFunc(maps.Keys(m), func(x, y TaskKey) int {
 		return cmp.Or(cmp.Compare(x.Alloc, y.Alloc), cmp.Compare(x.Task, y.Task))
 	})
 }
 
-// sorted returns a map's keys in order, so that verdicts read the same each time.
+// sorted returns a map's keys in order, so that two runs report the same in the same order.
 func sorted[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// Marks that the replicated state leaves in a node's history.
+// Events that hub/state writes into a node's history.
 const (
 	markSession      = "session"
 	markReady        = "ready"
@@ -16,14 +16,13 @@ const (
 	markDown         = string(fleet.NodeDown)
 )
 
-// checkSessions checks invariant 2 from the log's own order: between a missed deadline
-// and the next session's first heartbeat no row of the node was applied, epochs
-// grow, and the node is ready only with the history that it announced.
+// checkSessions checks invariant 2 in the order of the log: no row of the node was applied between a missed
+// deadline and the next session, epochs grow, and the node is ready only with the history that it announced.
 func (q *quietJudge) checkSessions(h Hub, n fleet.Node) {
 	if n.Status == fleet.NodeReady && n.Applied < n.JournalHead {
 		q.addViolation(HeartbeatFirst, "%s: node %s is ready at row %d, it announced %d", h.Name, n.Name, n.Applied, n.JournalHead)
 	}
-	shut := "" // the mark that closed the door, "" while it is open
+	shut := "" // the event since which no rows are allowed; "": they are
 	var epoch fleet.Epoch
 	for _, e := range timeline(h, n.ID) {
 		if e.Side == fleet.SideEdge {
@@ -50,8 +49,8 @@ func (q *quietJudge) checkSessions(h Hub, n fleet.Node) {
 	}
 }
 
-// timeline is all that a hub recorded about a node and its allocations, in the
-// order of the log.
+// timeline returns the events that a hub recorded about a node, and the edge's rows of the node's allocations,
+// in the order of the log.
 func timeline(h Hub, id fleet.NodeID) []fleet.HistoryEntry {
 	entries := slices.Clone(h.NodeHistory[id])
 	for _, a := range h.Allocs {
@@ -68,21 +67,21 @@ func timeline(h Hub, id fleet.NodeID) []fleet.HistoryEntry {
 	return entries
 }
 
-// checkLegalRows checks invariant 12 of an edge's journal: its rows are a walk that the
-// states allow, and disconnect and reconnect alternate.
+// checkLegalRows checks invariant 12 in an edge's journal: each row is allowed to follow the rows before it,
+// and disconnect and reconnect alternate.
 func (q *quietJudge) checkLegalRows(e Edge) {
 	w := newWalk()
 	for i := range e.Rows {
 		for _, v := range w.checkNextRow(&e.Rows[i]) {
-			v.Message, v.Where = fmt.Sprintf("%s (%s)", v.Message, describe(e.Rows[i])), e.Name
+			v.Message, v.Where = fmt.Sprintf("%s (%s)", v.Message, describeRow(e.Rows[i])), e.Name
 			q.found = append(q.found, v)
 		}
 	}
 }
 
-// checkAlternation checks it of the marks that a hub left in an allocation's record: it
-// does not lose sight of a node that it has lost sight of, nor have one back that
-// was not away. Where marks were let go of the first one may be any.
+// checkAlternation checks invariant 12 in the events that a hub recorded for each allocation: a node that is
+// disconnected or down is not disconnected again, and only such a node reconnects. Where old events were
+// dropped the first one may be any.
 func (q *quietJudge) checkAlternation(h Hub) {
 	for _, id := range sorted(h.AllocHistory) {
 		last := ""
@@ -98,13 +97,13 @@ func (q *quietJudge) checkAlternation(h Hub) {
 	}
 }
 
-// partition are the marks that begin and end one.
+// partition has the events that begin and end the absence of a node.
 var partition = map[string]bool{
 	fleet.EventNodeDisconnected: true, fleet.EventNodeDown: true, fleet.EventNodeReconnected: true,
 }
 
-// checkReported checks invariant 1 of what rows add up to: a hub has of each allocation
-// the status that its edge journaled last.
+// checkReported checks invariant 1 in its result: for each allocation a hub has the status that the edge
+// journaled last.
 func (q *quietJudge) checkReported(h Hub, e Edge) {
 	last := map[fleet.AllocID]fleet.Transition{}
 	for _, row := range e.Rows {
@@ -122,8 +121,7 @@ func (q *quietJudge) checkReported(h Hub, e Edge) {
 	}
 }
 
-// happening tells a row from all others of its edge, also where it was given
-// another number since.
+// happening identifies a row among all rows of its edge, even after it got another number.
 type happening struct {
 	boot  fleet.BootID
 	mono  int64
@@ -134,6 +132,7 @@ type happening struct {
 	event string
 }
 
+// happeningOf returns the identity of a row.
 func happeningOf(t fleet.Transition) happening {
 	h := happening{boot: t.BootID, mono: int64(t.Mono), wall: t.Wall, kind: t.Kind, alloc: t.Alloc, task: t.Task}
 	if t.Event != nil {
@@ -142,9 +141,9 @@ func happeningOf(t fleet.Transition) happening {
 	return h
 }
 
-// checkLossReported checks invariant 1 of a damaged journal: gap rows at the hub count each row
-// that it held and that the hub lacks. A gap row without a count stands for any number. Rows
-// that the hub dropped at its own bound, and counts, are not lost.
+// checkLossReported checks invariant 1 for a damaged journal: the gap rows at the hub count each row that the
+// edge had journaled and that the hub lacks. A gap row without a count stands for any number. Rows that the hub
+// dropped at its own bound are not lost.
 func (q *quietJudge) checkLossReported(h Hub, e Edge) {
 	if e.Replaced {
 		return
@@ -158,7 +157,7 @@ func (q *quietJudge) checkLossReported(h Hub, e Edge) {
 		}
 	}
 	missing := map[fleet.AllocID][]fleet.Transition{}
-	for _, row := range e.Before { // what was damaged twice is in it twice
+	for _, row := range e.Before { // rows of a journal that was damaged twice are in it twice
 		if it := happeningOf(row); len(h.AllocHistory[row.Alloc]) > 0 && !known[it] {
 			missing[row.Alloc] = append(missing[row.Alloc], row)
 			known[it] = true
@@ -186,5 +185,5 @@ func (q *quietJudge) checkLossReported(h Hub, e Edge) {
 		return
 	}
 	q.addViolation(ExactlyOnce, "%s lacks %d rows that %s had journaled, and %d are said to be lost (row %d: %s)",
-		h.Name, len(lost), e.Name, spoken, lost[0].Seq, describe(lost[0]))
+		h.Name, len(lost), e.Name, spoken, lost[0].Seq, describeRow(lost[0]))
 }

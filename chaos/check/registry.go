@@ -7,42 +7,43 @@ import (
 	"skerry/fleet"
 )
 
-// fleetRegistry is who takes part, as far as checkers have to know: nodes, jobs, allocations.
+// fleetRegistry has the nodes' names, the jobs and the allocations of the fleet, as they were observed last.
+// All checkers share it.
 type fleetRegistry struct {
-	names  map[fleet.NodeID]string
+	names  map[fleet.NodeID]string // names of edges
 	jobs   map[fleet.JobID]*jobFact
 	allocs map[fleet.AllocID]*allocFact
-	places map[string][]fleet.AllocID // allocations by place
+	places map[string][]fleet.AllocID // allocations by namespace and name
 	// changed is when a job was last changed, registered or stopped.
 	changed time.Duration
 }
 
-// jobFact is a job as it was registered last, and the rules of its versions.
+// jobFact is a job as it was last registered or stopped.
 type jobFact struct {
 	job     *fleet.Job
 	changed time.Duration
-	// unsure says that the hubs were put back since: they may have an older one.
+	// unsure says that the hubs were put back to an older copy since, and may have an older job.
 	unsure bool
 }
 
-// allocFact is an allocation as a hub had it last.
+// allocFact is an allocation as a hub or an entry showed it last.
 type allocFact struct {
 	alloc fleet.Alloc // without Job, TaskStates, Metrics
 	group *fleet.TaskGroup
 	first time.Duration // when it was seen first
-	// stopped is when a hub was first seen to want it stopped; 0: none does.
+	// stopped is when it was first observed that hubs want it stopped; 0: they do not.
 	stopped time.Duration
-	seen    time.Duration // by any hub
-	// stale says that the hubs were put back since it was seen last.
+	seen    time.Duration // when it was observed last
+	// stale says that the hubs were put back to an older copy since it was observed last.
 	stale bool
 	// ended says that its edge reported its end, system that its job runs on every
 	// node.
 	ended, system bool
-	// canary says that it was placed beside what holds its place.
+	// canary says that it was placed as a canary, beside the current allocation of its name.
 	canary bool
 }
 
-// ensure returns the value of a key, made where there is none.
+// ensure returns the value of a key. It adds a zero value for a new key.
 func ensure[K comparable, V any](m map[K]*V, key K) *V {
 	if m[key] == nil {
 		m[key] = new(V)
@@ -50,7 +51,8 @@ func ensure[K comparable, V any](m map[K]*V, key K) *V {
 	return m[key]
 }
 
-// nodeStatuses calls f with each node that has a session by the entry, and its status after it.
+// nodeStatuses calls f with each node of which the entry opens a session or applies rows, and the node's status
+// after the entry.
 func (e *Effects) nodeStatuses(f func(fleet.NodeID, fleet.NodeStatus)) {
 	if e.Opened != nil {
 		f(e.Opened.Node, e.Opened.Status)
@@ -62,6 +64,7 @@ func (e *Effects) nodeStatuses(f func(fleet.NodeID, fleet.NodeStatus)) {
 	}
 }
 
+// newFleetRegistry returns an empty registry.
 func newFleetRegistry() fleetRegistry {
 	return fleetRegistry{
 		names: map[fleet.NodeID]string{}, jobs: map[fleet.JobID]*jobFact{}, allocs: map[fleet.AllocID]*allocFact{},
@@ -69,7 +72,7 @@ func newFleetRegistry() fleetRegistry {
 	}
 }
 
-// edgeNameOf is an edge's name, as far as it is known.
+// edgeNameOf returns the name of a node's edge, or the short id where the name is not known.
 func (c *fleetRegistry) edgeNameOf(id fleet.NodeID) string {
 	if n := c.names[id]; n != "" {
 		return n
@@ -77,19 +80,21 @@ func (c *fleetRegistry) edgeNameOf(id fleet.NodeID) string {
 	return fleet.Short(id)
 }
 
-// recordNodeName notes which node an edge is. Of several that take themselves for one the
-// first counts.
+// recordNodeName records the name of the edge that is a node. The first name stays, where several edges use one
+// identity.
 func (c *fleetRegistry) recordNodeName(id fleet.NodeID, name string) {
 	if c.names[id] == "" && name != "" {
 		c.names[id] = name
 	}
 }
 
+// recordJob records a job that was registered or stopped at now.
 func (c *fleetRegistry) recordJob(j *fleet.Job, now time.Duration) {
 	c.jobs[j.ID] = &jobFact{job: j, changed: now}
 	c.changed = max(c.changed, now)
 }
 
+// recordEffects records the nodes' names and the allocations of an entry's effects.
 func (c *fleetRegistry) recordEffects(e *Effects, now time.Duration) {
 	for i := range e.Nodes {
 		c.recordNodeName(e.Nodes[i].ID, e.Nodes[i].Name)
@@ -99,8 +104,8 @@ func (c *fleetRegistry) recordEffects(e *Effects, now time.Duration) {
 	}
 }
 
-// recordHubView takes what a hub shows. One that lags behind the newest entry that is told may
-// still have an older snapshot.
+// recordHubView records the nodes and allocations that a hub shows. Allocations older than the known ones are
+// ignored, and so are those of a hub behind the entry `told`, the newest one whose effects are known.
 func (c *fleetRegistry) recordHubView(h *Hub, told fleet.Index, now time.Duration) {
 	for i := range h.Nodes {
 		c.recordNodeName(h.Nodes[i].ID, h.Nodes[i].Name)
@@ -116,12 +121,14 @@ func (c *fleetRegistry) recordHubView(h *Hub, told fleet.Index, now time.Duratio
 	}
 }
 
+// recordAllocation records an allocation, without its job, metrics and task states. It also records its group,
+// whether it is a canary, and when it was first to stop.
 func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 	f := c.allocs[a.ID]
 	if f == nil {
 		f = &allocFact{first: now}
 		c.allocs[a.ID] = f
-		c.places[place(a)] = append(c.places[place(a)], a.ID)
+		c.places[qualifiedName(a)] = append(c.places[qualifiedName(a)], a.ID)
 	}
 	f.seen, f.stale = now, false
 	f.alloc = *a
@@ -142,7 +149,7 @@ func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 	}
 }
 
-// recordEndedAllocs takes what edges report of their allocations' ends.
+// recordEndedAllocs marks the allocations as ended that applied rows report as complete or failed.
 func (c *fleetRegistry) recordEndedAllocs(batches []Batch) {
 	for i := range batches {
 		for k := range batches[i].Rows {
@@ -155,7 +162,8 @@ func (c *fleetRegistry) recordEndedAllocs(batches []Batch) {
 	}
 }
 
-// acceptOlderViews has hubs' views count that are older than what was seen.
+// acceptOlderViews marks all allocations stale and all jobs unsure, after the hubs were put back to an older
+// copy. Views with older versions are then accepted.
 func (c *fleetRegistry) acceptOlderViews() {
 	c.markAllocsStale()
 	for _, f := range c.jobs {
@@ -163,18 +171,18 @@ func (c *fleetRegistry) acceptOlderViews() {
 	}
 }
 
-// markAllocsStale has all that is known of allocations wait for what tells of it anew.
+// markAllocsStale marks all known allocations as stale until they are observed again.
 func (c *fleetRegistry) markAllocsStale() {
 	for _, f := range c.allocs {
 		f.stale = true
 	}
 }
 
-// keptAllocs is how long an allocation is remembered that no hub has any more.
+// keptAllocs is for how long an ended allocation is remembered after it was observed last.
 const keptAllocs = time.Hour
 
-// forgetEndedWork lets go of allocations that ended long ago, and of jobs that were stopped
-// then and have none.
+// forgetEndedWork drops terminal allocations that were not observed for keptAllocs, and jobs that were stopped
+// before that and have no allocation.
 func (c *fleetRegistry) forgetEndedWork(now time.Duration) {
 	lives := map[fleet.JobID]bool{}
 	for _, f := range c.allocs {
@@ -192,14 +200,15 @@ func (c *fleetRegistry) forgetEndedWork(now time.Duration) {
 	}
 }
 
+// dropAllocation removes an allocation, also from the list of its place.
 func (c *fleetRegistry) dropAllocation(id fleet.AllocID, f *allocFact) {
 	delete(c.allocs, id)
-	at := place(&f.alloc)
+	at := qualifiedName(&f.alloc)
 	c.places[at] = slices.DeleteFunc(c.places[at], func(other fleet.AllocID) bool { return other == id })
 	if len(c.places[at]) == 0 {
 		delete(c.places, at)
 	}
 }
 
-// place names what one allocation alone may hold.
-func place(a *fleet.Alloc) string { return a.Namespace + "/" + a.Name }
+// qualifiedName returns the namespace and name of an allocation. At most one allocation at a time may hold it.
+func qualifiedName(a *fleet.Alloc) string { return a.Namespace + "/" + a.Name }

@@ -8,42 +8,46 @@ import (
 	"skerry/fleet"
 )
 
-// replicas compares what hubs apply: the same entry is the same command with the
-// same result on every hub, and what a hub has applied is never another one later.
+// replicas compares the entries that hubs apply. An entry has the same command and the same result on every
+// hub, and never becomes another one later. It also checks that each acknowledged registration is applied.
 type replicas struct {
-	entries []entry                // a ring, by number
-	hubs    map[string]fleet.Index // the newest entry of each, in this life; 0: it has applied nothing
+	entries []entry                // a ring, by index
+	hubs    map[string]fleet.Index // the newest entry of each hub since its start; 0: it has applied none
 	lives   int                    // starts of any hub so far
 
 	// written are registrations that were applied, by job and tag; owed are those that
-	// clients were told of and that no hub has applied yet.
+	// clients got an answer for and that no hub was seen to apply yet.
 	written recent[written, fleet.Index]
 	owed    []owed
 }
 
-// entry is an entry as the first hub had it, without its effects.
+// entry is an entry as the first hub applied it, without its effects. lives is the number of starts of hubs
+// until then.
 type entry struct {
 	Applied
 	lives int
 }
 
+// written identifies a registration of a job by the tag in the job's meta.
 type written struct {
 	job fleet.JobID
 	tag string
 }
 
+// owed is an acknowledged registration that was not seen to be applied, with the time of its observation.
 type owed struct {
 	Operation
 	at time.Duration
 }
 
-// keptEntries is how far back entries are compared. A hub that lags further takes a
+// keptEntries is the number of newest entries that are compared. A hub that is further behind installs a
 // snapshot.
 const keptEntries = 8192
 
-// keptWrites is how many registrations are remembered.
+// keptWrites bounds the applied registrations that are remembered. The oldest are dropped.
 const keptWrites = 4096
 
+// newReplicas returns the checker that compares what hubs apply.
 func newReplicas() checker {
 	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]fleet.Index{}, written: newRecent[written, fleet.Index](keptWrites)}
 	return checker{
@@ -52,9 +56,10 @@ func newReplicas() checker {
 	}
 }
 
-// ringEntryAt is the place of an entry in the ring, which may hold an older one.
+// ringEntryAt returns the element of the ring for an index. It may hold an older entry.
 func (t *replicas) ringEntryAt(i fleet.Index) *entry { return &t.entries[i%keptEntries] }
 
+// recordHubStart records that a hub started: it may apply entries of its log again.
 func (t *replicas) recordHubStart(_ *runContext, p *Process) {
 	if p.What == ProcessStart {
 		t.lives++
@@ -62,13 +67,14 @@ func (t *replicas) recordHubStart(_ *runContext, p *Process) {
 	}
 }
 
+// forgetEntries drops everything: hubs that were put back to an older copy use indexes again.
 func (t *replicas) forgetEntries(*runContext) {
 	clear(t.entries)
 	clear(t.hubs)
 	t.written, t.owed = newRecent[written, fleet.Index](keptWrites), nil
 }
 
-// judgeRestoredState holds a state that was read from its own snapshot against what was written.
+// judgeRestoredState reports a state that differs after it was written as a snapshot and restored.
 func (t *replicas) judgeRestoredState(s *runContext, p *Snapshot) {
 	s.countJudgement(SameEverywhere)
 	switch {
@@ -79,6 +85,8 @@ func (t *replicas) judgeRestoredState(s *runContext, p *Snapshot) {
 	}
 }
 
+// judgeAppliedEntry judges that a hub applies entries in rising order, and that the entry is the one that the
+// first hub applied. It keeps an entry that is new.
 func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 	s.countJudgement(SameEverywhere)
 	s.countJudgement(AcknowledgedSurvives)
@@ -102,8 +110,8 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 	}
 }
 
-// recordSnapshotInstall notices a hub that went past entries which another hub applied: it took
-// a snapshot.
+// recordSnapshotInstall counts BranchSnapshotInstalled where a hub skips entries between from and to that
+// another hub applied.
 func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 	for i := from + 1; i < to && i-from < keptEntries; i++ {
 		if t.ringEntryAt(i).Index == i {
@@ -113,7 +121,8 @@ func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 	}
 }
 
-// compareWithFirst holds an entry against what the first hub had.
+// compareWithFirst reports an entry whose command, term, result or state differs from that of the first hub. A
+// command that differs after a hub has restarted means that an acknowledged entry was lost.
 func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 	var evidence []string
 	for _, e := range []*Applied{&first.Applied, a} {
@@ -121,7 +130,7 @@ func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 	}
 	switch {
 	case (a.Command != first.Command || a.Term != first.Term) && t.lives > first.lives:
-		s.reportWithEvidence(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied and is another one now", a.Index)
+		s.reportWithEvidence(AcknowledgedSurvives, a.Hub, evidence, "entry %d was applied, and has another command or term now", a.Index)
 	case a.Command != first.Command || a.Term != first.Term:
 		s.reportWithEvidence(SameEverywhere, a.Hub, evidence, "entry %d is not the one that %s applied", a.Index, first.Hub)
 	case a.Result != first.Result:
@@ -131,7 +140,7 @@ func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 	}
 }
 
-// recordRegistrations remembers which registrations were applied.
+// recordRegistrations records the registrations with a tag that an entry applied.
 func (t *replicas) recordRegistrations(a *Applied) {
 	for _, j := range a.Effects.Jobs {
 		if j.Tag != "" {
@@ -140,7 +149,8 @@ func (t *replicas) recordRegistrations(a *Applied) {
 	}
 }
 
-// judgeClientWrite holds what a client was told against what hubs applied.
+// judgeClientWrite records an acknowledged registration as owed, where it was not seen to be applied. It does
+// so only while entries are observed and hubs are not being rewound.
 func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 	op := o.Operation
 	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries || s.faults.isRewindActive() {
@@ -152,7 +162,8 @@ func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 	}
 }
 
-// judgeUnappliedWrites looks for what was acknowledged and that nobody applied within a while.
+// judgeUnappliedWrites reports owed registrations that no hub has applied within patience, and drops those that
+// were applied.
 func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	left := t.owed[:0]
 	for _, o := range t.owed {
@@ -169,6 +180,7 @@ func (t *replicas) judgeUnappliedWrites(s *runContext, patience time.Duration) {
 	t.owed = left
 }
 
+// judgeFinalStates reports owed registrations at the run's end, and hubs whose states differ at the same entry.
 func (t *replicas) judgeFinalStates(s *runContext, p *FleetSnapshot) {
 	t.judgeUnappliedWrites(s, 0)
 	at := map[fleet.Index]*Hub{}

@@ -11,16 +11,16 @@ import (
 	"skerry/fleet"
 )
 
-// rollouts judges new versions: how many allocations of a group a plan takes down at once and at
-// a site, canaries, who is away, and that each deployment ends. A node that came or went just
-// before an entry counts for neither: the plan was made on an older state.
+// rollouts checks updates: how many allocations of a group a plan takes down at once and at a site, the number
+// of canaries, deferred allocations, and that each deployment ends. A node whose status changed just before an
+// entry is not counted: the plan may be based on the older one.
 type rollouts struct {
-	sight    map[fleet.NodeID]time.Duration // when it last came or went
-	drained  map[fleet.NodeID]time.Duration // when its last drain ended
-	returned map[fleet.NodeID]time.Duration
-	flagged  map[fleet.AllocID]time.Duration // to be stopped, rollout or not
+	sight    map[fleet.NodeID]time.Duration  // when its status last changed between ready and another one
+	drained  map[fleet.NodeID]time.Duration  // when its last drain ended
+	returned map[fleet.NodeID]time.Duration  // when it became ready after its last absence
+	flagged  map[fleet.AllocID]time.Duration // when an operator or a drain had it stopped
 	newest   map[fleet.JobID]registered
-	asked    map[fleet.JobID]bool // somebody asked for a promotion
+	asked    map[fleet.JobID]bool // a person asked for a promotion
 	running  map[fleet.DeploymentID]*rolling
 }
 
@@ -28,26 +28,27 @@ type rollouts struct {
 type registered struct {
 	version uint64
 	at      time.Duration
-	before  map[uint64]time.Duration // when the kept ones came
+	before  map[uint64]time.Duration // when each version was registered
 }
 
-// rolling is a deployment that goes on.
+// rolling is a deployment that has not ended.
 type rolling struct {
-	index   fleet.Index
-	changed time.Duration
-	bound   time.Duration // without a change; 0: it may wait for ever
+	index   fleet.Index   // its modify index
+	changed time.Duration // when that changed last
+	bound   time.Duration // how long it may go without a change; 0: without a bound
 	job     fleet.JobID
-	seen    time.Duration
-	told    bool
+	seen    time.Duration // when a hub showed it last
+	told    bool          // a violation was reported
 }
 
-// How old the snapshot may be that a decision was made on: of who is in sight, and of a
-// job. An entry that waits for a majority is committed late.
+// inFlight bounds the age of the nodes' statuses on which a plan is based, and superseded
+// the age of the job's version. An entry that waits for a majority is committed late.
 const (
 	inFlight   = 30 * time.Second
 	superseded = time.Minute
 )
 
+// newRollouts returns the checker of updates and deployments.
 func newRollouts() checker {
 	t := &rollouts{
 		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, drained: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
@@ -56,12 +57,15 @@ func newRollouts() checker {
 	return checker{state: t, entry: t.judgeRolloutEntry, hub: t.recordDeployments, request: t.recordPromotionRequest, rewind: t.forgetVersions, tick: t.judgeStuckDeployments}
 }
 
+// recordPromotionRequest records that a person asked for the promotion of a job's canaries.
 func (t *rollouts) recordPromotionRequest(_ *runContext, r *Request) {
 	if r.What == AskPromote {
 		t.asked[r.Job] = true
 	}
 }
 
+// forgetVersions drops versions and deployments after the hubs were put back to an older copy, and takes each
+// node's status for changed now.
 func (t *rollouts) forgetVersions(s *runContext) {
 	clear(t.newest)
 	clear(t.running)
@@ -70,6 +74,8 @@ func (t *rollouts) forgetVersions(s *runContext) {
 	}
 }
 
+// judgeRolloutEntry judges an entry's rollouts, placements of newer versions, ended deployments and promotions,
+// and records node statuses and job versions.
 func (t *rollouts) judgeRolloutEntry(s *runContext, a *Applied) {
 	e := a.Effects
 	t.recordNodeMoves(s, e)
@@ -99,7 +105,7 @@ func (t *rollouts) judgeRolloutEntry(s *runContext, a *Applied) {
 	}
 }
 
-// recordNodeMoves notes who came into sight, and who went.
+// recordNodeMoves records nodes that become ready, miss their deadline or end a drain.
 func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) { t.recordNodeReturn(s, id, status) })
 	for _, m := range e.Moved {
@@ -113,14 +119,15 @@ func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	}
 }
 
-// tookNoWork reports whether a turn may be none: an update stops what is on a node that takes
-// no new work without waiting for a turn, and the drain of this one had ended when the plan was
-// applied, and not when it was made.
+// tookNoWork reports whether a turn may be no part of the rollout. An update stops allocations at once on a
+// node that takes no work, and the node's drain may have ended after the plan was made.
 func (t *rollouts) tookNoWork(s *runContext, turn Turn) bool {
 	over, drained := t.drained[turn.Node]
 	return turn.Alloc == "" && drained && s.now-over < inFlight
 }
 
+// recordNodeReturn records a status of a node with a session: each time counts as a change, but for one that
+// stays ready.
 func (t *rollouts) recordNodeReturn(s *runContext, id fleet.NodeID, status fleet.NodeStatus) {
 	if _, back := t.returned[id]; back && status == fleet.NodeReady {
 		return
@@ -131,13 +138,14 @@ func (t *rollouts) recordNodeReturn(s *runContext, id fleet.NodeID, status fleet
 	}
 }
 
-// hasChangedLately reports whether a node came into sight or went just now.
+// hasChangedLately reports whether a node's status changed within the last inFlight.
 func (t *rollouts) hasChangedLately(s *runContext, id fleet.NodeID) bool {
 	at, moved := t.sight[id]
 	return moved && s.now-at < inFlight
 }
 
-// recordJobVersion notes a version that a user made.
+// recordJobVersion records the version of a registration. A job that is stopped, or whose version went back
+// since it was purged, begins anew.
 func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 	old := t.newest[j.Job]
 	if j.Stop || old.version >= j.Version {
@@ -154,9 +162,9 @@ func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 	t.newest[j.Job] = registered{j.Version, s.now, old.before}
 }
 
-// startingAllocCount counts the allocations that were started earlier, have been in sight for a
-// while, and are not known to be healthy. One that was lost is missing at its site, but no update
-// took it down.
+// startingAllocCount counts the allocations of a rollout, or of one site ("": all), that earlier plans started
+// and that are not known to be healthy. Canaries and nodes that changed lately do not count. A lost one counts
+// only for its site.
 func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n int) {
 	for _, p := range r.Starting {
 		counts := site == "" && !p.Lost || site != "" && site == p.Site
@@ -167,7 +175,8 @@ func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n
 	return n
 }
 
-// judgeMaxParallel judges how much of a group is taken down at once.
+// judgeMaxParallel reports a plan that takes more of a group down than max_parallel allows, with those that
+// start, or any before the canaries are promoted. Flagged allocations and canaries do not count.
 func (t *rollouts) judgeMaxParallel(s *runContext, r *Rollout) {
 	taken := 0
 	var evidence []string
@@ -192,7 +201,8 @@ func (t *rollouts) judgeMaxParallel(s *runContext, r *Rollout) {
 	}
 }
 
-// judgeSiteBudget judges how much of a group is taken down at each site.
+// judgeSiteBudget reports a plan that takes more of a group out of service at a site than
+// max_unavailable_per_site allows, with those that start there.
 func (t *rollouts) judgeSiteBudget(s *runContext, r *Rollout) {
 	if r.MaxPerSite == 0 {
 		return
@@ -212,7 +222,8 @@ func (t *rollouts) judgeSiteBudget(s *runContext, r *Rollout) {
 	}
 }
 
-// judgeCanaryCount judges how many there are.
+// judgeCanaryCount reports more canaries than the deployment wants, or a deployment that wants more than the
+// job asks for.
 func (t *rollouts) judgeCanaryCount(s *runContext, r *Rollout) {
 	if r.Wanted == 0 && len(r.Canaries) == 0 {
 		return
@@ -233,7 +244,8 @@ func (t *rollouts) judgeCanaryCount(s *runContext, r *Rollout) {
 	}
 }
 
-// judgeVersionChange judges what is given a newer version: that it is the newest.
+// judgeVersionChange reports a placement of a newer version that is not the newest one, unless that was
+// registered within superseded.
 func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	last, known := t.newest[a.Job]
 	if !known {
@@ -241,7 +253,7 @@ func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	}
 	s.countJudgement(NoneBetween)
 	if a.To < last.version && s.now-last.at > superseded {
-		s.reportViolation(NoneBetween, s.registry.edgeNameOf(a.Node), "allocation %s goes from version %d of job %s to %d: version %d is there since %s",
+		s.reportViolation(NoneBetween, s.registry.edgeNameOf(a.Node), "allocation %s goes from version %d of job %s to %d: version %d exists since %s",
 			fleet.Short(a.Alloc), a.From, a.Job, a.To, last.version, last.at)
 	}
 	back, away := t.returned[a.Node]
@@ -251,7 +263,8 @@ func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	}
 }
 
-// judgeEndedDeployment judges why a deployment is over.
+// judgeEndedDeployment reports a deployment that failed at its progress deadline though all that was not
+// healthy was deferred, and judges each group of one that succeeded.
 func (t *rollouts) judgeEndedDeployment(s *runContext, e *Ended) {
 	delete(t.running, e.Deployment)
 	s.countJudgement(DeploymentsEnd)
@@ -272,8 +285,8 @@ func (t *rollouts) judgeEndedDeployment(s *runContext, e *Ended) {
 	}
 }
 
-// judgeGroupCompletion judges that a group of a deployment that succeeded is as far as wait_for
-// asks.
+// judgeGroupCompletion reports a group of a successful deployment with more allocations of another version than
+// wait_for allows: none on ready nodes by default, none at all with "all", or at most a percentage.
 func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress) {
 	s.countJudgement(Deferred)
 	behind, inSight := 0, 0
@@ -290,7 +303,7 @@ func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress
 	share, err := strconv.ParseFloat(percent, 64)
 	switch {
 	case inSight > 0 && !isPercent:
-		s.reportViolation(Deferred, string(e.Job), "deployment %s succeeded: %d of group %s are in sight and of another version", fleet.Short(e.Deployment), inSight, g.Group)
+		s.reportViolation(Deferred, string(e.Job), "deployment %s succeeded: %d of group %s are on ready nodes and of another version", fleet.Short(e.Deployment), inSight, g.Group)
 	case g.WaitFor == fleet.WaitForAll && behind > 0,
 		isPercent && err == nil && float64(behind)*100 > (100-share)*float64(max(g.Total, behind)):
 		s.reportViolation(Deferred, string(e.Job), "deployment %s succeeded with %d of %d of group %s still of another version: wait_for is %s",
@@ -298,7 +311,8 @@ func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress
 	}
 }
 
-// heldBack reports whether as many are away at a site as may be out of service there.
+// heldBack reports whether at least max_unavailable_per_site allocations of a site are on nodes that are not
+// ready. The other allocations of the site are then deferred.
 func (g GroupProgress) heldBack(site string) bool {
 	n := 0
 	for _, s := range g.AwaySites {
@@ -309,14 +323,15 @@ func (g GroupProgress) heldBack(site string) bool {
 	return g.PerSite > 0 && n >= g.PerSite
 }
 
-// recordDeployments notes which go on, and since when nothing comes of them.
+// recordDeployments records the deployments that a hub shows as active, with the time of their last change, and
+// drops those that have ended.
 func (t *rollouts) recordDeployments(s *runContext, h *Hub) {
 	for i := range h.Deployments {
 		d := &h.Deployments[i]
 		r := ensure(t.running, d.ID)
 		r.job, r.seen = d.JobID, s.now
 		if d.ModifyIndex > r.index {
-			r.index, r.changed, r.bound = d.ModifyIndex, s.now, patience(d)
+			r.index, r.changed, r.bound = d.ModifyIndex, s.now, progressBound(d)
 		}
 	}
 	for id, r := range t.running {
@@ -327,8 +342,9 @@ func (t *rollouts) recordDeployments(s *runContext, h *Hub) {
 	}
 }
 
-// patience is for how long nothing may come of a deployment; 0: for ever.
-func patience(d *fleet.Deployment) time.Duration {
+// progressBound returns the longest progress deadline of a deployment's groups: it may go that long without a
+// change. 0: it has no bound, since it is paused, waits for a promotion or has no deadline.
+func progressBound(d *fleet.Deployment) time.Duration {
 	if d.Status != fleet.DeploymentRunning || d.RequiresPromotion() && !d.AutoPromotes() {
 		return 0
 	}
@@ -341,6 +357,8 @@ func patience(d *fleet.Deployment) time.Duration {
 	return longest
 }
 
+// judgeStuckDeployments reports deployments without a change for longer than their progress deadline and Limits.Heal,
+// without faults. It drops old flags.
 func (t *rollouts) judgeStuckDeployments(s *runContext) {
 	for id, r := range t.running {
 		s.countJudgement(DeploymentsEnd)

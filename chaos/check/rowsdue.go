@@ -7,45 +7,50 @@ import (
 	"skerry/fleet"
 )
 
-// rowsDue compares what really happens to tasks with the journals: each start and each end has
-// its row soon, with or without a link. If later rows come, the row was dropped; if none come,
-// the runner is blocked. Rows that a journal dropped at its bound, and counts, are excused.
+// rowsDue compares the starts and ends of tasks with the journals: each has a row within Limits.Runner, with or
+// without a link. If later rows come, the row was dropped; if none come, the runner is blocked. Rows that a
+// journal counts as dropped are excused.
 type rowsDue struct{ by map[string]*expectedRows }
 
-// expectedRows are what an edge's journal has still to tell.
+// expectedRows are the starts and ends of one edge's tasks that have no row yet.
 type expectedRows struct {
 	open    []taskEvent
-	newest  time.Duration // when the newest row was seen
-	looked  time.Duration // when all rows that there were had been seen
-	last    fleet.Seq     // newest row seen
-	dropped uint64        // at the bound, as the journal said last
+	newest  time.Duration // when the newest row was observed
+	looked  time.Duration // when a poll last found no row after the last one
+	last    fleet.Seq     // the newest row that was observed
+	dropped uint64        // rows that the journal counted as dropped at its bound
 }
 
-// taskEvent is a start or an end.
+// taskEvent is a start or an end of a task's process.
 type taskEvent struct {
 	at   time.Duration
 	key  TaskKey
 	what string
 }
 
-// keptOwed bounds how much of one edge waits for its row.
+// keptOwed bounds the events of one edge that wait for their row. Further ones are not judged.
 const keptOwed = 1000
 
+// newRowsDue returns the checker that compares tasks with journals.
 func newRowsDue() checker {
 	t := &rowsDue{by: map[string]*expectedRows{}}
 	return checker{state: t, task: t.expectTaskRow, edge: t.recordJournalRows, agent: t.forgetEndedBoot, tick: t.judgeMissingRows}
 }
 
+// expectTaskRow adds a start or an end of a task to the events that need a row. It ignores events of a machine
+// that is off: the next boot journals these.
 func (t *rowsDue) expectTaskRow(s *runContext, o *Task) {
 	if o.What == TaskVanished {
 		return
 	}
 	e := ensure(t.by, o.Edge)
-	if len(e.open) < keptOwed && !s.machines.ensureMachine(o.Edge).off { // what is seen of the moment in which it goes off, too, the next boot tells of
+	if len(e.open) < keptOwed && !s.machines.ensureMachine(o.Edge).off {
 		e.open = append(e.open, taskEvent{s.now, TaskKey{o.Alloc, o.Task}, o.What})
 	}
 }
 
+// recordJournalRows removes the events that an edge's new rows record, and as many as the journal counts as
+// dropped.
 func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
 	e := ensure(t.by, o.Name)
 	for i := range o.Rows {
@@ -62,15 +67,15 @@ func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
 	}
 }
 
-// forgetEndedBoot forgets what a machine that goes down has not told: the next boot tells of what was
-// lost, in its own words.
+// forgetEndedBoot drops the events of a machine that goes down: the next boot journals the tasks that it lost
+// as lost.
 func (t *rowsDue) forgetEndedBoot(_ *runContext, p *Process) {
 	if p.What == ProcessReboot || p.What == ProcessPowerCut {
 		ensure(t.by, p.Name).open = nil
 	}
 }
 
-// removeDroppedEvents takes away as much as the journal says that it dropped since.
+// removeDroppedEvents removes as many of the oldest events as the journal has dropped rows since the last call.
 func (e *expectedRows) removeDroppedEvents(dropped uint64) {
 	if dropped > e.dropped {
 		e.open = e.open[min(dropped-e.dropped, uint64(len(e.open))):]
@@ -78,7 +83,7 @@ func (e *expectedRows) removeDroppedEvents(dropped uint64) {
 	e.dropped = dropped
 }
 
-// removeReportedEvents takes away what a row tells of.
+// removeReportedEvents removes the events that a row records.
 func (e *expectedRows) removeReportedEvents(row *fleet.Transition) {
 	e.last = max(e.last, row.Seq)
 	if row.Event == nil {
@@ -88,20 +93,23 @@ func (e *expectedRows) removeReportedEvents(row *fleet.Transition) {
 	e.open = slices.DeleteFunc(e.open, func(h taskEvent) bool { return h.key == key && h.isReportedBy(row.Event.Type) })
 }
 
-// isReportedBy reports whether an event of a row is about it.
+// isReportedBy reports whether a row with an event of this type records h. A row of an end records the start
+// before it, too.
 func (h taskEvent) isReportedBy(event string) bool {
 	switch event {
 	case fleet.TaskStarted, fleet.TaskRestored:
 		return h.what == TaskStarted
 	case fleet.TaskTerminated, fleet.TaskLostAtReboot, fleet.TaskKilled, fleet.TaskNotRestarting:
-		return true // also of the start before it
+		return true // it records the start before it, too
 	}
 	return false
 }
 
+// judgeMissingRows judges the oldest event of each edge that has waited for longer than Limits.Runner while the
+// agent ran without faults. Events of clones and of damaged journals are dropped.
 func (t *rowsDue) judgeMissingRows(s *runContext) {
 	for name, e := range t.by {
-		// An agent that was started beside a dead driver hears of ends when that is back.
+		// An agent that was started beside a dead driver learns of ends when the driver is back.
 		m := s.machines.ensureMachine(name)
 		if len(e.open) == 0 || m.agent < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
 			continue

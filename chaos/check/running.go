@@ -6,25 +6,26 @@ import (
 	"skerry/fleet"
 )
 
-// running judges, by what tasks really do, for how long and how often they run: no longer
-// than max_run_duration, not again after a success of a batch job, and not while one that
-// has to end by stop_on_client_after may still run.
+// running checks how long and how often tasks really run: no longer than max_run_duration, not again after a
+// success of a batch job, and no replacement beside a task that has to end by stop_on_client_after first.
 type running struct {
 	begun map[fleet.AllocID]*lifetime
 }
 
-// lifetime is for how long the machine of an allocation had run when its first task began.
+// lifetime is when the first task of an allocation began (at), and the uptime of its machine then (on).
 type lifetime struct {
 	at, on time.Duration
-	ends   int // of its agent or machine since, each of which may forget some of it
+	ends   int // ends of the agent or machine since: each may lose up to runNote of the recorded time
 	told   bool
 }
 
+// newRunning returns the checker of how long and how often tasks run.
 func newRunning() checker {
 	t := &running{begun: map[fleet.AllocID]*lifetime{}}
 	return checker{state: t, task: t.judgeTaskStart, agent: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
 }
 
+// recordAgentEnd counts an end of an agent or its machine for each allocation there.
 func (t *running) recordAgentEnd(s *runContext, p *Process) {
 	if p.What == ProcessStart {
 		return
@@ -36,6 +37,8 @@ func (t *running) recordAgentEnd(s *runContext, p *Process) {
 	}
 }
 
+// judgeTaskStart records when an allocation's first task started, and judges a start of a batch task and of a
+// replacement.
 func (t *running) judgeTaskStart(s *runContext, o *Task) {
 	if o.What != TaskStarted {
 		return
@@ -52,10 +55,11 @@ func (t *running) judgeTaskStart(s *runContext, o *Task) {
 	t.judgeReplacementStart(s, m, f)
 }
 
-// journaled is how long after its end a task's success is known to survive a power cut.
+// journaled bounds the time after a task's end within which a power cut may still lose the record of it.
 const journaled = 5 * time.Second
 
-// judgeBatchRestart judges a task that is started: of a batch job none is that had succeeded.
+// judgeBatchRestart reports a start of a task of a batch job that had succeeded, unless the record of that may
+// have been lost by a fault.
 func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *Task) {
 	truth := m.tasks[TaskKey{o.Alloc, o.Task}]
 	if j := s.registry.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
@@ -69,15 +73,16 @@ func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *
 	s.reportViolation(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
 }
 
-// judgeReplacementStart judges the start of a replacement for what is away: what it replaces, and has stop_on_client_after,
-// has ended. A drain and an operator win over the absence: what they ask for is replaced at once.
+// judgeReplacementStart reports a start of a replacement while a task of the unknown or lost allocation that it
+// replaces still runs, though that has stop_on_client_after. A drain and an operator are excused: they replace
+// at once.
 func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact) {
 	old := s.registry.allocs[f.alloc.PreviousAllocation]
 	if old == nil || old.stale || s.faults.hasBeenRewound() || old.alloc.DesiredTransition.Migrate {
 		return
 	}
 	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
-		return // its edge was there, and was told to stop it
+		return // its edge was connected, and a hub stopped it
 	}
 	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
 		return
@@ -100,7 +105,7 @@ func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact)
 	}
 }
 
-// ranFor is how long ago the first task of an allocation began.
+// ranFor returns the time since the first task of an allocation was started; 0: none was.
 func (m *machine) ranFor(alloc fleet.AllocID, now time.Duration) time.Duration {
 	longest := time.Duration(0)
 	for key, truth := range m.tasks {
@@ -111,7 +116,8 @@ func (m *machine) ranFor(alloc fleet.AllocID, now time.Duration) time.Duration {
 	return longest
 }
 
-// judgeRunDurations looks for what has run for longer than its max_run_duration.
+// judgeRunDurations judges each running task of a group with max_run_duration, and drops allocations that the
+// registry has dropped.
 func (t *running) judgeRunDurations(s *runContext) {
 	for _, m := range s.machines.by {
 		if m.agent < 0 || s.isClonedMachine(m.name) {
@@ -132,13 +138,15 @@ func (t *running) judgeRunDurations(s *runContext) {
 	}
 }
 
-// runNote is how much of an allocation's time each end of its agent may make forgotten.
-func runNote(limit time.Duration) time.Duration { return min(10*time.Minute, limit/10) }
+// runTimeLoss returns how much of an allocation's recorded run time an end of its agent may lose.
+func runTimeLoss(limit time.Duration) time.Duration { return min(10*time.Minute, limit/10) }
 
+// judgeMaxRunDuration reports, once, a task that runs longer than its max_run_duration in its machine's uptime,
+// with slack for kills and the kill_timeout.
 func (t *running) judgeMaxRunDuration(s *runContext, m *machine, key TaskKey, f *allocFact, l *lifetime) {
 	s.countJudgement(StopDeadline)
 	limit := *f.group.MaxRunDuration
-	slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(l.ends)*(runNote(limit)+s.limits.Slack)
+	slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(l.ends)*(runTimeLoss(limit)+s.limits.Slack)
 	ran := m.on - l.on
 	if ran < limit+slack || s.now-m.agent < slack || m.hasDamageSince(l.at) ||
 		s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks, Damages) {

@@ -7,37 +7,39 @@ import (
 	"skerry/fleet"
 )
 
-// sightings counts branches that no other checker sees.
+// sightings counts branches that no other checker counts. It judges nothing.
 type sightings struct {
-	opened  []time.Duration // of the newest sessions of nodes that were away
-	away    map[fleet.NodeID]bool
-	exited  map[TaskKey]time.Duration // tasks that ended while their edge was cut off
+	opened  []time.Duration           // times of the newest sessions of nodes that had missed a deadline
+	away    map[fleet.NodeID]bool     // nodes that missed a deadline and have no session since
+	exited  map[TaskKey]time.Duration // when tasks exited while their edge had no link
 	rebinds []rebind
 }
 
-// rebind is an edge whose address changed in the middle of a session.
+// rebind is a fault that gave an edge another address in the middle of a session.
 type rebind struct {
 	edge    string
 	session uint64
 	at      time.Duration
 }
 
-// kindRebind is the kind of fault that gives an edge another address in the middle
-// of a session, as chaos/schedule names it.
+// kindRebind is the name in chaos/schedule of the kind of fault that gives an edge another address in the
+// middle of a session.
 const kindRebind = "nat-rebind"
 
 const (
-	massRejoin  = 5
+	massRejoin  = 5 // sessions within rejoinsIn that make a mass rejoin
 	rejoinsIn   = 10 * time.Second
-	reboundFor  = 20 * time.Second // after which the session has surely noticed
-	backoffLong = 30 * time.Second // pauses that only a back-off near its cap draws
+	reboundFor  = 20 * time.Second // a session that lasts so long after it has survived the new address
+	backoffLong = 30 * time.Second // a pause that only a back-off near its cap has
 )
 
+// newSightings returns the checker that only counts branches.
 func newSightings() checker {
 	t := &sightings{away: map[fleet.NodeID]bool{}, exited: map[TaskKey]time.Duration{}}
 	return checker{state: t, entry: t.countEntryBranches, task: t.countTaskBranches, edge: t.countLinkBranches, fault: t.recordRebinds, agent: t.forgetRebinds}
 }
 
+// recordRebinds records the edges with a session whose address a fault changes.
 func (t *sightings) recordRebinds(s *runContext, f *Fault) {
 	if f.Kind != kindRebind || f.End {
 		return
@@ -49,6 +51,8 @@ func (t *sightings) recordRebinds(s *runContext, f *Fault) {
 	}
 }
 
+// countEntryBranches counts fenced clones, mass rejoins, replacements of unknown allocations, and rows of ends
+// that happened without a link.
 func (t *sightings) countEntryBranches(s *runContext, applied *Applied) {
 	e := applied.Effects
 	for _, m := range e.Moved {
@@ -83,12 +87,14 @@ func (t *sightings) countEntryBranches(s *runContext, applied *Applied) {
 	}
 }
 
-// isReportingAbsence reports whether what a node reports happened while it was away.
+// isReportingAbsence reports whether the agent of a node had no session by its last poll: its rows are then of
+// an absence.
 func (t *sightings) isReportingAbsence(s *runContext, id fleet.NodeID) bool {
 	m := s.machineOf(id)
 	return m != nil && m.connected < 0
 }
 
+// countTaskBranches counts tasks that exit and start again while their edge has no link.
 func (t *sightings) countTaskBranches(s *runContext, e *Task) {
 	key := TaskKey{e.Alloc, e.Task}
 	cut := s.faults.hasFaultNow(e.Edge, Severs)
@@ -108,6 +114,8 @@ func (t *sightings) countTaskBranches(s *runContext, e *Task) {
 	}
 }
 
+// countLinkBranches counts what an edge reports of its link: an older cluster, a long back-off, a moved clock,
+// and a session that survived another address.
 func (t *sightings) countLinkBranches(s *runContext, e *Edge) {
 	l, name := e.Link, e.Name
 	if l == nil {
@@ -136,7 +144,7 @@ func (t *sightings) countLinkBranches(s *runContext, e *Edge) {
 	})
 }
 
-// forgetRebinds drops what a process that ended cannot show any more.
+// forgetRebinds drops the rebinds of an edge whose agent starts or ends: the session is over.
 func (t *sightings) forgetRebinds(_ *runContext, p *Process) {
 	t.rebinds = slices.DeleteFunc(t.rebinds, func(r rebind) bool { return r.edge == p.Name })
 }

@@ -8,115 +8,115 @@ import (
 	"skerry/fleet"
 )
 
-// FleetSnapshot is what was seen when everything was quiet.
+// FleetSnapshot is the state of all hubs and edges at a moment at which the fleet had nothing left to do.
 type FleetSnapshot struct {
 	Hubs  []Hub
 	Edges []Edge
-	// Wanted is how many allocations of each job shall run.
+	// Wanted is the number of allocations of each job that have to run.
 	Wanted map[fleet.JobID]int
-	// Starts is how often each allocation's task was ever started, as the tasks
-	// themselves told; an allocation whose task tells nothing is not in it.
+	// Starts counts the starts of each allocation's task, as the tasks themselves
+	// reported them. An allocation whose task reports none is not in it.
 	Starts map[fleet.AllocID]int
 }
 
-// Hub is one hub's state.
+// Hub is the state of one hub.
 type Hub struct {
 	Name string
-	// Of a hub that is looked at while a run goes on.
+	// Index, Term and Leads are set where a hub is polled while a run goes on.
 	Index fleet.Index `json:",omitempty"`
 	Term  uint64      `json:",omitempty"`
 	Leads bool        `json:",omitempty"`
-	// State is a fingerprint of all that the hub holds at Index, of a snapshot; "": unknown.
+	// State is a digest of the hub's whole state at Index, set in a FleetSnapshot; "": unknown.
 	State string `json:",omitempty"`
 
 	Nodes       []fleet.Node
 	Allocs      []fleet.Alloc
 	Evals       []fleet.Evaluation `json:",omitempty"`
-	Deployments []fleet.Deployment `json:",omitempty"` // that go on
-	Catalogue   *Catalogue         `json:",omitempty"` // of services; nil: not looked at
+	Deployments []fleet.Deployment `json:",omitempty"` // those that are active
+	Catalogue   *Catalogue         `json:",omitempty"` // of services; nil: not polled
 
 	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry  `json:",omitempty"`
 	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry `json:",omitempty"`
-	// Dropped counts what the hub let go of each allocation's history, at its
-	// bound.
+	// Dropped counts the entries that the hub dropped from each allocation's history, at the
+	// history's bound.
 	Dropped map[fleet.AllocID]uint64 `json:",omitempty"`
 }
 
-// Catalogue is a hub's catalogue of services.
+// Catalogue is the service catalogue of a hub.
 type Catalogue struct {
-	Index  fleet.Index // of its newest change, as those are told who follow it
+	Index  fleet.Index // of its newest change, as blocking queries return it
 	Offers []Offer     `json:",omitempty"` // in the order of allocations
 }
 
-// Offer is one service of an allocation.
+// Offer is one service that an allocation registers.
 type Offer struct {
 	Service string
 	Alloc   fleet.AllocID
 	Status  string
 }
 
-// Edge is one edge: its journal, and what really runs there.
+// Edge is one edge: its journal, its link and the processes that really run there.
 type Edge struct {
 	Name   string
 	NodeID fleet.NodeID
-	// Rows are what its journal holds; while a run goes on, those that it did not
-	// hold when it was looked at last.
+	// Rows are the rows of its journal; while a run goes on, those that are new since
+	// the last poll.
 	Rows []fleet.Transition
-	// Before are rows that the journal was seen to hold before it was damaged.
+	// Before are rows that were observed in the journal before it was damaged.
 	Before []fleet.Transition
-	// Replaced says that a person gave the machine the data of its clone: what it held
-	// before is nobody's any more.
+	// Replaced says that a person gave the machine the data of its clone: its own rows from
+	// before do not have to reach the hubs.
 	Replaced bool `json:",omitempty"`
-	// Processes counts the live processes of each task; nil: nobody looked.
+	// Processes counts the live processes of each task; nil: not observed.
 	Processes map[TaskKey]int `json:",omitempty"`
-	// Link and Journal are where it stands, of an edge that is looked at while a run
-	// goes on; nil: its agent does not run, or was not asked.
+	// Link and Journal are set where the edge is polled while a run goes on; nil: its
+	// agent does not run, or was not polled.
 	Link    *Link    `json:",omitempty"`
 	Journal *Journal `json:",omitempty"`
 	// AgentSince is when the agent that gave this answer was started (UnixNano of the edge's
-	// clock): the answer of one that was killed may be seen after its end. 0: answers are seen
-	// as soon as they are given.
+	// clock). The answer of a killed agent may be observed after its end. 0: answers are
+	// observed at once.
 	AgentSince int64 `json:",omitempty"`
 }
 
 // Link is an edge's link as the edge sees it.
 type Link struct {
-	Connected bool // a beat of the present session was answered
+	Connected bool // a heartbeat of the present session was answered
 	Session   uint64
 	Epoch     fleet.Epoch
-	Status    fleet.NodeStatus // as a hub said last
-	Away      time.Duration    // since the last answered beat, in machine time; 0: there was none
-	NextTry   time.Duration    // until the next attempt; 0: none is waiting
-	WentBack  string           `json:",omitempty"` // how the cluster fell behind what it had said
-	Fenced    string           `json:",omitempty"`
+	Status    fleet.NodeStatus // of the node, by a hub's last answer
+	Away      time.Duration    // uptime since the last answered heartbeat; 0: there was none
+	NextTry   time.Duration    // until the next attempt to connect; 0: none is planned
+	WentBack  string           `json:",omitempty"` // how the hubs fell behind an earlier answer; "": they did not
+	Fenced    string           `json:",omitempty"` // why the edge is fenced; "": it is not
 }
 
-// Journal is what an edge's journal holds.
+// Journal is the extent of an edge's journal, by its agent.
 type Journal struct {
 	First, Last, Acknowledged fleet.Seq
 	Bytes                     int64
-	Dropped                   uint64 // ever, at its bound
-	Lost                      string `json:",omitempty"` // why rows may be missing that no hub was told of yet
+	Dropped                   uint64 // number of rows that were ever dropped at its bound
+	Lost                      string `json:",omitempty"` // why rows may be missing, until a hub knows; "": none are
 }
 
-// TaskKey names a task of an allocation.
+// TaskKey identifies a task by its allocation and name.
 type TaskKey struct {
 	Alloc fleet.AllocID
 	Task  string
 }
 
-// MarshalText and UnmarshalText let a TaskKey be a key in JSON.
+// MarshalText returns "ALLOC/TASK", so that a TaskKey can be a key in JSON.
 func (k TaskKey) MarshalText() ([]byte, error) { return []byte(string(k.Alloc) + "/" + k.Task), nil }
 
-// UnmarshalText reads what MarshalText gave.
+// UnmarshalText reads the form of MarshalText.
 func (k *TaskKey) UnmarshalText(text []byte) error {
 	alloc, task, ok := strings.Cut(string(text), "/")
 	if !ok {
-		return fmt.Errorf("decode task %q: it has no slash", text)
+		return fmt.Errorf("decode task %q: no slash between allocation and task", text)
 	}
 	*k = TaskKey{fleet.AllocID(alloc), task}
 	return nil
 }
 
-// String returns the short id of the allocation and the name of the task.
+// String returns the short id of the allocation, a slash and the name of the task.
 func (k TaskKey) String() string { return fleet.Short(k.Alloc) + "/" + k.Task }

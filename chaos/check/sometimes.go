@@ -2,8 +2,8 @@ package check
 
 import "maps"
 
-// Branch is something that a run may come to, and that a campaign has to: what
-// nobody ever reached, nobody ever judged. The set is closed.
+// Branch is a situation that a run may reach. A campaign has to reach those of Branches: code of a situation
+// that no run reaches was not judged. The set is closed.
 type Branch string
 
 // The branches that checkers count.
@@ -47,8 +47,8 @@ const (
 	BranchWindowAway            Branch = "update begun in its window, out of reach"
 )
 
-// Branches are those that a campaign has to reach. The others are refusals of rows that correct
-// edges and hubs never send: mutations and tests of the wire reach them.
+// Branches returns the branches that a campaign has to reach. The others are refusals of rows that correct
+// edges and hubs never send, which only mutations and tests of the protocol reach.
 func Branches() []Branch {
 	return []Branch{
 		BranchLongReplay, BranchLeaderChangedInReplay, BranchSessionTakenOver, BranchCloneFenced,
@@ -61,8 +61,7 @@ func Branches() []Branch {
 	}
 }
 
-// Reached is how often a run came to each branch; those that it never came to are
-// not in it.
+// Reached returns how often the run reached each branch. Branches that it never reached are not in the map.
 func (m *Monitor) Reached() map[Branch]uint64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,37 +7,38 @@ import (
 	"skerry/fleet"
 )
 
-// standing follows the unfinished work that hubs show: nodes that are not ready, allocations that
-// are not settled, evaluations that are pending. Each may last while faults are active, and for
-// its bound after them.
+// standing checks that unfinished work ends: nodes become ready, allocations are settled, evaluations end. Each
+// piece of work may last while faults are active, and for its bound after them.
 type standing struct {
 	hubs  map[string]*hubView
 	evals map[fleet.EvalID]*evalFact
 }
 
-// hubView is what one hub shows, and since when.
+// hubView is the unfinished work that one hub shows, and since when.
 type hubView struct {
 	nodes     map[fleet.NodeID]*unreadyNode
-	unsettled map[string]time.Duration
-	told      map[string]bool
+	unsettled map[string]time.Duration // since when, by a description of the work
+	told      map[string]bool          // work that was reported as overdue
 }
 
-// unreadyNode is a node that is not ready.
+// unreadyNode is a node that is not ready, with its status and since when it counts.
 type unreadyNode struct {
 	name, why string
 	status    fleet.NodeStatus
 	since     time.Duration
 }
 
+// evalFact is a pending evaluation.
 type evalFact struct {
-	due   time.Duration
-	index fleet.Index // of the newest view that shows it pending
-	seen  time.Duration
-	told  bool
+	due   time.Duration // from when on it has to be processed
+	index fleet.Index   // of the newest view or entry that shows it pending
+	seen  time.Duration // when it was shown pending last
+	told  bool          // a violation was reported
 	job   fleet.JobID
-	why   string
+	why   string // its TriggeredBy
 }
 
+// newStanding returns the checker of unfinished work.
 func newStanding() checker {
 	t := &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
 	return checker{
@@ -46,17 +47,21 @@ func newStanding() checker {
 	}
 }
 
+// recordEntryEvals records the pending evaluations that an entry makes.
 func (t *standing) recordEntryEvals(s *runContext, a *Applied) {
 	for i := range a.Effects.Evals {
 		t.recordPendingEval(s, &a.Effects.Evals[i], a.Index)
 	}
 }
 
+// forgetViews drops everything after the hubs were put back to an older copy.
 func (t *standing) forgetViews(*runContext) {
 	clear(t.hubs)
 	clear(t.evals)
 }
 
+// recordUnsettledWork records the unfinished work that a hub shows: nodes, allocations and evaluations. Work
+// that was there before keeps its time.
 func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 	seen := t.hubs[h.Name]
 	if seen == nil {
@@ -66,7 +71,7 @@ func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 	for i := range h.Nodes {
 		seen.updateUnreadyNode(s, &h.Nodes[i])
 	}
-	seen.unsettled = keepOlder(seen.unsettled, unsettled(s, h))
+	seen.unsettled = keepOlder(seen.unsettled, unsettledAllocs(s, h))
 	if len(seen.unsettled) == 0 {
 		clear(seen.told)
 	}
@@ -80,7 +85,7 @@ func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 	t.forgetEndedEvals(s, h, open)
 }
 
-// keepOlder has the times of old for what is in now.
+// keepOlder returns now with the times of those entries that old has, too. It changes now.
 func keepOlder(old, now map[string]time.Duration) map[string]time.Duration {
 	for what := range now {
 		if since, ok := old[what]; ok {
@@ -90,8 +95,9 @@ func keepOlder(old, now map[string]time.Duration) map[string]time.Duration {
 	return now
 }
 
-// unsettled names what a hub has still to decide.
-func unsettled(s *runContext, h *Hub) map[string]time.Duration {
+// unsettledAllocs returns descriptions of the allocations that a hub still has to settle, with the present time:
+// unknown ones, reconnected ones, and those of a stopped job.
+func unsettledAllocs(s *runContext, h *Hub) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for i := range h.Allocs {
 		a := &h.Allocs[i]
@@ -109,6 +115,7 @@ func unsettled(s *runContext, h *Hub) map[string]time.Duration {
 	return out
 }
 
+// updateUnreadyNode adds or updates a node that is not ready, and removes one that is.
 func (seen *hubView) updateUnreadyNode(s *runContext, n *fleet.Node) {
 	s.countJudgement(Initializing)
 	if n.Status == fleet.NodeReady {
@@ -123,7 +130,8 @@ func (seen *hubView) updateUnreadyNode(s *runContext, n *fleet.Node) {
 	at.name, at.why, at.status = n.Name, n.StatusDescription, n.Status
 }
 
-// judgeOverdueWork judges what has lasted too long.
+// judgeOverdueWork reports nodes, allocations and evaluations that were unfinished for longer than their bound
+// without faults.
 func (t *standing) judgeOverdueWork(s *runContext) {
 	for name, seen := range t.hubs {
 		for id, at := range seen.nodes {
@@ -133,7 +141,7 @@ func (t *standing) judgeOverdueWork(s *runContext) {
 			s.countJudgement(Settled)
 			if !seen.told[what] && s.overdueEverywhere(max(since, s.registry.changed), s.limits.Heal) {
 				seen.told[what] = true
-				s.reportViolation(Settled, name, "%s, since %s, in fair weather", what, since)
+				s.reportViolation(Settled, name, "%s, since %s, without faults", what, since)
 			}
 		}
 	}
@@ -146,13 +154,14 @@ func (t *standing) judgeOverdueWork(s *runContext) {
 	}
 }
 
-// judgeReadyDeadline judges a node that is not ready though its edge has a link.
+// judgeReadyDeadline reports a node that is not ready for longer than Limits.Ready though its edge has a
+// session, and reports it again after the same time. Without a session its time starts again.
 func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.NodeID) {
 	edge := s.registry.edgeNameOf(id)
 	m := s.machines.by[edge]
 	switch {
 	case m == nil && at.status != fleet.NodeInitializing:
-		return // nobody knows whether its edge has a link
+		return // it is not known whether its edge has a link
 	case m == nil:
 	case m.connected < 0: // a machine without a link is under a fault
 		at.since = s.now
@@ -166,7 +175,8 @@ func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.No
 	}
 }
 
-// recordPendingEval notes an evaluation that is to end.
+// recordPendingEval records a pending evaluation; one with a WaitUntil is due only then. It ignores other
+// statuses.
 func (t *standing) recordPendingEval(s *runContext, e *fleet.Evaluation, index fleet.Index) {
 	if e.Status != fleet.EvalPending {
 		return
@@ -182,7 +192,8 @@ func (t *standing) recordPendingEval(s *runContext, e *fleet.Evaluation, index f
 	f.seen, f.index = s.now, max(f.index, index)
 }
 
-// forgetEndedEvals forgets evaluations that a hub shows to be over.
+// forgetEndedEvals drops evaluations that are not among the open ones of a hub whose view is newer than the
+// last one that showed them.
 func (t *standing) forgetEndedEvals(s *runContext, h *Hub, open map[fleet.EvalID]bool) {
 	for id, f := range t.evals {
 		newer := h.Index > 0 && h.Index >= f.index || h.Index == 0 && s.now-f.seen > s.limits.Slack
@@ -192,7 +203,8 @@ func (t *standing) forgetEndedEvals(s *runContext, h *Hub, open map[fleet.EvalID
 	}
 }
 
-// judgePendingEvals judges what the last snapshot shows: it is quiet, and everything is over.
+// judgePendingEvals reports evaluations that are pending in the last snapshot, in which the fleet has nothing
+// left to do. Those with a WaitUntil may be.
 func (t *standing) judgePendingEvals(s *runContext, p *FleetSnapshot) {
 	for _, h := range p.Hubs {
 		s.countJudgement(EvaluationsEnd)

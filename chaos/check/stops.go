@@ -8,45 +8,47 @@ import (
 	"skerry/fleet"
 )
 
-// stops judges each task that an agent really stopped: a hub that the edge could hear, a person,
-// another task of the allocation or stop_on_client_after asked for it. It also judges that
-// stop_on_client_after stops what it has to.
+// stops checks each task that an agent really stopped: a hub that the edge could hear, a person, another task
+// of the allocation, or stop_on_client_after has to be the reason. It also checks that stop_on_client_after
+// stops tasks in time.
 type stops struct {
 	pending []stop
-	late    map[TaskKey]bool // deadlines that were told of
+	late    map[TaskKey]bool // tasks whose passed deadline was reported
 }
 
-// stop is a task that was stopped; whoever wanted it may be heard of only later.
+// stop is a task that was stopped. It is judged a little later, since its reason may be observed after it.
 type stop struct {
 	at    time.Duration
 	m     *machine
 	key   TaskKey
-	heard time.Duration // until when its edge may have heard a hub
-	alone time.Duration // for how long its machine may have run without a hub
-	// session is the newest that its edge was seen to have, or to try, or that was
-	// committed.
+	heard time.Duration // until when its edge may have had messages of a hub
+	alone time.Duration // the longest time for which its machine can have run without an answered heartbeat
+	// session is the newest session that its edge reported or that was committed.
 	session uint64
-	// unmarked says that the last answered beat may not have been written down, and that
+	// unmarked says that a slow disk may have kept the edge from recording the last answered heartbeat, and that
 	// the agent that knew of it was killed.
 	unmarked bool
-	killed   bool // its agent was, since the last answered beat
+	killed   bool // its agent was killed since the last answered heartbeat
 }
 
+// newStops returns the checker of stopped tasks.
 func newStops() checker {
 	t := &stops{late: map[TaskKey]bool{}}
 	return checker{state: t, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
 }
 
+// recordTaskStop records a task that its agent stopped, with the state of its machine at that time. It ignores
+// stops while hubs are rewound: the decision for them may be lost.
 func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	key := TaskKey{o.Alloc, o.Task}
 	if o.What == TaskStarted {
 		delete(t.late, key)
 	}
-	if o.What != TaskStopped || s.faults.isRewindActive() { // till it dies, a hub wants what is forgotten with it
+	if o.What != TaskStopped || s.faults.isRewindActive() {
 		return
 	}
 	m := s.machines.ensureMachine(o.Edge)
-	took := fleet.DefaultKillTimeout // it was decided so long ago at most
+	took := fleet.DefaultKillTimeout // the longest time since the decision
 	if f := s.registry.allocs[key.Alloc]; f != nil {
 		took = f.killTimeout(key.Task)
 	}
@@ -59,8 +61,8 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	})
 }
 
-// latestHubContact is until when a hub's word may have reached the edge. Of sessions with hubs that
-// are being put back nobody tells.
+// latestHubContact returns until when a message of a hub may have reached the edge; now, where it has a session
+// or may have one. Sessions with hubs that are being rewound are not observed.
 func (m *machine) latestHubContact(s *runContext) time.Duration {
 	if s.faults.isRewindActive() || m.connected >= 0 || m.linked == 0 && !s.faults.hasFaultNow(m.name, Severs) {
 		return s.now
@@ -68,6 +70,8 @@ func (m *machine) latestHubContact(s *runContext) time.Duration {
 	return m.linked + s.limits.Slack
 }
 
+// judgeDueStops judges stops that are older than twice Limits.Slack, and looks for tasks that had to stop by
+// now.
 func (t *stops) judgeDueStops(s *runContext) {
 	t.pending = slices.DeleteFunc(t.pending, func(p stop) bool {
 		due := s.now-p.at > 2*s.limits.Slack
@@ -81,6 +85,7 @@ func (t *stops) judgeDueStops(s *runContext) {
 	}
 }
 
+// judgeAllStops judges the remaining stops at the run's end.
 func (t *stops) judgeAllStops(s *runContext, _ *FleetSnapshot) {
 	for _, p := range t.pending {
 		t.judgeTaskStop(s, p)
@@ -88,9 +93,12 @@ func (t *stops) judgeAllStops(s *runContext, _ *FleetSnapshot) {
 	t.pending = nil
 }
 
+// judgeTaskStop reports a stop without a reason, under the invariant that fits: a moved clock, a
+// stop_on_client_after that was not over, or an absence. Clones, damaged journals and faults of the tasks are
+// excused.
 func (t *stops) judgeTaskStop(s *runContext, p stop) {
 	s.countJudgement(AbsenceStopsNothing)
-	if p.m.connected >= 0 && p.m.session == p.session { // looks that came too early for its first answer
+	if p.m.connected >= 0 && p.m.session == p.session { // the polls came before its first answer
 		p.heard = p.at
 	}
 	f := s.registry.allocs[p.key.Alloc]
@@ -105,8 +113,8 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 		}
 		s.countJudgement(StopDeadline)
 		early := s.limits.Slack
-		if p.killed { // the beats after the last mark are forgotten
-			early += markEvery(after)
+		if p.killed { // heartbeats since the last recorded one are lost
+			early += heartbeatMarkInterval(after)
 		}
 		if p.alone >= after-early {
 			s.countBranch(BranchStopDeadline)
@@ -114,8 +122,8 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 		}
 	}
 	evidence := []string{
-		fmt.Sprintf("it may have heard a hub until %s", p.heard),
-		fmt.Sprintf("its machine had run for %s at most since the last answered beat", p.alone),
+		fmt.Sprintf("a hub's messages may have reached it until %s", p.heard),
+		fmt.Sprintf("its machine had run for %s at most since the last answered heartbeat", p.alone),
 	}
 	if f.stopped > 0 {
 		evidence = append(evidence, fmt.Sprintf("a hub wanted it stopped from %s on: %s", f.stopped, f.alloc.DesiredDescription))
@@ -124,13 +132,14 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 	case s.faults.hasFaultSince(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
 		s.reportWithEvidence(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
 	case limited:
-		s.reportWithEvidence(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered beat: stop_on_client_after is %s", p.key, p.alone, after)
+		s.reportWithEvidence(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered heartbeat: stop_on_client_after is %s", p.key, p.alone, after)
 	default:
 		s.reportWithEvidence(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
 	}
 }
 
-// hasStopReason reports whether somebody wanted a task stopped whom the edge could hear.
+// hasStopReason reports whether a stop has a reason other than stop_on_client_after: a hub whose messages
+// reached the edge, max_run_duration, a person, or another task of the allocation that exited.
 func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	if f.stopped > 0 && f.stopped <= p.heard {
 		return true
@@ -151,7 +160,7 @@ func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	return false
 }
 
-// stopAfter is the allocation's stop_on_client_after.
+// stopAfter returns the stop_on_client_after of the allocation's group; false: it has none.
 func (f *allocFact) stopAfter() (time.Duration, bool) {
 	if f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.StopOnClientAfter == nil {
 		return 0, false
@@ -159,17 +168,19 @@ func (f *allocFact) stopAfter() (time.Duration, bool) {
 	return *f.group.Disconnect.StopOnClientAfter, true
 }
 
-// markEvery is how exactly an edge remembers its last beat across a kill.
-func markEvery(after time.Duration) time.Duration {
+// heartbeatMarkInterval returns the interval at which an edge records its last answered heartbeat, for a given
+// stop_on_client_after. A kill loses at most that much.
+func heartbeatMarkInterval(after time.Duration) time.Duration {
 	return min(max(time.Second, after/10), 10*time.Minute)
 }
 
-// judgeStopDeadlines looks for tasks whose stop_on_client_after is over and that run on.
+// judgeStopDeadlines reports, once each, tasks of a machine without a session that still run after their
+// stop_on_client_after is over, with slack for kills, the kill_timeout and faults.
 func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 	if m.agent < 0 || !m.hasHeartbeat || m.connected >= 0 || s.isClonedMachine(m.name) {
 		return
 	}
-	opened := s.now - m.linked // a session of which its agent has not told yet
+	opened := s.now - m.linked // its agent may not have reported the newest session yet
 	alone := m.uptimeSinceHeartbeat(s.now)
 	for key, truth := range m.tasks {
 		f := s.registry.allocs[key.Alloc]
@@ -181,8 +192,8 @@ func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 			continue
 		}
 		s.countJudgement(StopDeadline)
-		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*markEvery(after)
-		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // what brought it may be an answer that its agent has not told of
+		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*heartbeatMarkInterval(after)
+		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // the answer that brought it may not be reported yet
 		if alone < after+slack || opened < slack || fresh || f.first > m.lastHeartbeat && s.now-f.first < after+slack ||
 			m.hasDamageSince(s.now-slack) || s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
 			continue
@@ -192,11 +203,13 @@ func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 		if s.faults.hasFaultSince(s.now, m.lastHeartbeat-s.limits.Heal, m.name, MovesTime) {
 			invariant = TrustedTime
 		}
-		s.reportViolation(invariant, m.name, "task %s runs %s after the last answered beat, by its machine's own time: stop_on_client_after is %s (%d kills since)",
+		s.reportViolation(invariant, m.name, "task %s runs %s after the last answered heartbeat, by its machine's own time: stop_on_client_after is %s (%d kills since)",
 			key, alone, after, m.kills)
 	}
 }
 
+// killTimeout returns the kill_timeout of a task of the allocation, or the default where it has none or is not
+// known.
 func (f *allocFact) killTimeout(task string) time.Duration {
 	if f.group != nil {
 		if t := f.group.Task(task); t != nil && t.KillTimeout > 0 {

@@ -6,25 +6,28 @@ import (
 	"strings"
 )
 
-// usages compares what is in use in quiet moments: late in a run it must not be
-// more than early in it.
+// usages compares the resources that processes use in quiet moments: late in a run they must not use more than
+// Limits.Growth allows over the beginning.
 type usages struct{ by map[string]*usageFact }
 
-// usageFact is what was in use first, and last.
+// usageFact has the first and the last quiet samples of one process.
 type usageFact struct {
 	first, last []Usage
-	told        map[string]bool
+	told        map[string]bool // resources that were reported
 }
 
-// samples is how many quiet samples make a beginning, and an end. The least of
-// each count: a moment may be less quiet than it seemed.
+// samples is the number of quiet samples at the beginning and at the end that are compared. The least of each
+// counts: other work may have gone on in a moment that seemed quiet.
 const samples = 3
 
+// newUsages returns the checker of the resources that processes use.
 func newUsages() checker {
 	t := &usages{by: map[string]*usageFact{}}
 	return checker{state: t, usage: t.judgeUsage}
 }
 
+// judgeUsage adds a quiet sample to the first or last samples of its process, and compares the two once both
+// are complete.
 func (t *usages) judgeUsage(s *runContext, sample *Usage) {
 	if !sample.Quiet {
 		return
@@ -47,6 +50,7 @@ func (t *usages) judgeUsage(s *runContext, sample *Usage) {
 	}
 }
 
+// judgeUsageGrowth reports, once each, goroutines, bytes of heap and files that grew beyond their limit.
 func (u *usageFact) judgeUsageGrowth(s *runContext, who string) {
 	for _, m := range []struct {
 		what  string
@@ -57,7 +61,7 @@ func (u *usageFact) judgeUsageGrowth(s *runContext, who string) {
 		{"bytes of heap", func(u Usage) int64 { return u.HeapBytes }, s.limits.HeapBytes},
 		{"files", func(u Usage) int64 { return int64(u.Files) }, int64(s.limits.Files)},
 	} {
-		first, last := least(u.first, m.of), least(u.last, m.of)
+		first, last := leastValue(u.first, m.of), leastValue(u.last, m.of)
 		if first == 0 || last == 0 {
 			continue // not known
 		}
@@ -67,12 +71,13 @@ func (u *usageFact) judgeUsageGrowth(s *runContext, who string) {
 			continue
 		}
 		u.told[m.what] = true
-		s.reportWithEvidence(NoLeak, who, []string{"at first: " + list(u.first, m.of), "of late: " + list(u.last, m.of)},
+		s.reportWithEvidence(NoLeak, who, []string{"at first: " + formatValues(u.first, m.of), "at last: " + formatValues(u.last, m.of)},
 			"%d %s are in use in quiet moments, at first it was %d", last, m.what, first)
 	}
 }
 
-func least(us []Usage, of func(Usage) int64) int64 {
+// leastValue returns the smallest value of a resource in the samples.
+func leastValue(us []Usage, of func(Usage) int64) int64 {
 	values := make([]int64, len(us))
 	for i, u := range us {
 		values[i] = of(u)
@@ -80,7 +85,8 @@ func least(us []Usage, of func(Usage) int64) int64 {
 	return slices.Min(values)
 }
 
-func list(us []Usage, of func(Usage) int64) string {
+// formatValues shows the values of a resource in the samples, separated by commas.
+func formatValues(us []Usage, of func(Usage) int64) string {
 	var parts []string
 	for _, u := range us {
 		parts = append(parts, fmt.Sprint(of(u)))

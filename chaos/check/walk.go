@@ -8,46 +8,48 @@ import (
 	"skerry/fleet"
 )
 
-// walk checks that a node's rows, in their order, are a walk that the states allow.
-// It keeps the last step of each allocation and task alone.
+// walk checks that each of a node's rows is allowed to follow the rows before it. It keeps only the last state
+// of each allocation and task.
 type walk struct {
-	violationList // what is wrong with the newest row
-	// away is whether the last of the link's rows tells of its loss; known is false
+	violationList // violations of the newest row
+	// away says that the last disconnect or reconnect row is a disconnect; known is false
 	// before the first one.
 	away, known bool
 	boots       []fleet.BootID // the newest last
-	mono        time.Duration
+	mono        time.Duration  // of the last row, since its boot
 	allocs      map[fleet.AllocID]*steps
 	steps       []string // the newest rows, for people
 }
 
-// steps are where an allocation stands.
+// steps is the last state of an allocation and its tasks.
 type steps struct {
-	status string // "": not known
-	boot   fleet.BootID
-	tasks  map[string]string // states
-	seq    fleet.Seq
+	status string            // "": not known
+	boot   fleet.BootID      // in which it was last pending or running
+	tasks  map[string]string // states, by task
+	seq    fleet.Seq         // of its newest row
 	ended  bool
 }
 
-// keptBoots is how many boots of a machine are remembered, and keptWalks how many
+// keptBoots bounds the boots of a machine that are remembered, and keptWalks the
 // allocations that have ended.
 const (
 	keptBoots = 8
 	keptWalks = 2000
 )
 
+// newWalk returns a walk that has seen no row: every first state is legal.
 func newWalk() *walk { return &walk{allocs: map[fleet.AllocID]*steps{}} }
 
-// keptSteps is how many rows are shown with one that does not follow from them.
+// keptSteps is the number of newest rows that a violation shows.
 const keptSteps = 8
 
-// line is a row for people.
-func line(row *fleet.Transition) string {
-	return fmt.Sprintf("row %d, boot %s, %s: %s", row.Seq, fleet.Short(row.BootID), row.Mono.Round(time.Millisecond), describe(*row))
+// formatRow shows a row with its number, boot and time on one formatRow.
+func formatRow(row *fleet.Transition) string {
+	return fmt.Sprintf("row %d, boot %s, %s: %s", row.Seq, fleet.Short(row.BootID), row.Mono.Round(time.Millisecond), describeRow(*row))
 }
 
-// checkNextRow takes the next row, and says what is wrong with it.
+// checkNextRow checks the next row, updates the states with it, and returns the violations that it shows. After
+// a gap row of a damaged journal all states are unknown.
 func (w *walk) checkNextRow(row *fleet.Transition) []Violation {
 	w.found = nil
 	w.checkRowTime(row)
@@ -59,7 +61,7 @@ func (w *walk) checkNextRow(row *fleet.Transition) []Violation {
 		}
 		w.away, w.known = loses, true
 	case fleet.TransitionGap:
-		if row.Message != "" { // the journal was damaged: what stood here is not known
+		if row.Message != "" { // the journal was damaged: the rows in this place are lost
 			w.known, w.boots, w.mono = false, nil, 0
 			clear(w.allocs)
 		}
@@ -70,10 +72,11 @@ func (w *walk) checkNextRow(row *fleet.Transition) []Violation {
 	return w.found
 }
 
-// checkRowTime checks that time does not go back within a boot, nor a boot come again.
+// checkRowTime checks that the time since the boot does not go back within a boot, and that no boot comes again
+// after another one.
 func (w *walk) checkRowTime(row *fleet.Transition) {
 	if row.BootID == "" || row.Kind == fleet.TransitionGap && row.Message != "" {
-		return // it stands for rows that are lost, in their place and not at their time
+		return // it has the place of lost rows, and another time
 	}
 	if last := len(w.boots) - 1; last >= 0 && w.boots[last] == row.BootID {
 		if row.Mono < w.mono {
@@ -98,6 +101,8 @@ var successors = map[string][]string{
 	fleet.ClientRunning: {fleet.ClientFailed, fleet.ClientComplete},
 }
 
+// checkAllocRow checks the client status and the task state of an allocation's row against the last ones. After
+// a reboot a running allocation may be pending again.
 func (w *walk) checkAllocRow(row *fleet.Transition) {
 	a := w.allocs[row.Alloc]
 	if a == nil {
@@ -128,18 +133,19 @@ func (w *walk) checkAllocRow(row *fleet.Transition) {
 	}
 }
 
-// lostAtBoot reports whether a row says that a boot ended the task. Where the journal was
-// damaged as well, the boot's own rows may come before it, and say what was known.
+// lostAtBoot reports whether a row records that a reboot ended the task. Where the journal was damaged as well,
+// rows of the new boot may come before it.
 func lostAtBoot(row *fleet.Transition) bool {
 	return row.Event != nil && row.Event.Type == fleet.TaskLostAtReboot
 }
 
-// taskSuccessors are the states that may follow a task's, beside itself.
+// taskSuccessors are the task states that may follow a task state, besides itself.
 var taskSuccessors = map[string][]string{
 	fleet.TaskPending: {fleet.TaskRunning, fleet.TaskDead},
 	fleet.TaskRunning: {fleet.TaskPending, fleet.TaskDead},
 }
 
+// checkTaskState checks that a row's task state may follow the task's last one, and records it.
 func (w *walk) checkTaskState(a *steps, row *fleet.Transition) {
 	if row.Task == "" || row.TaskState == nil {
 		return
@@ -151,7 +157,8 @@ func (w *walk) checkTaskState(a *steps, row *fleet.Transition) {
 	}
 }
 
-// forgetEndedAllocs forgets allocations that ended first.
+// forgetEndedAllocs drops the allocations that ended first, down to keptWalks of them, where more than twice as
+// many allocations are known.
 func (w *walk) forgetEndedAllocs() {
 	if len(w.allocs) <= 2*keptWalks {
 		return
@@ -168,19 +175,21 @@ func (w *walk) forgetEndedAllocs() {
 	}
 }
 
-// histories has a walk for each node, by the rows that the log applied; where
-// nobody tells of entries, for each journal.
+// histories has a walk for each node, fed with the rows that entries apply. Where entries are not observed it
+// has one for each edge, fed with the journal.
 type histories struct {
 	nodes map[fleet.NodeID]*walk
 	edges map[string]*walk
-	last  map[string]fleet.Seq
+	last  map[string]fleet.Seq // the newest row of each journal
 }
 
+// newHistories returns the checker of the order of rows.
 func newHistories() checker {
 	t := &histories{nodes: map[fleet.NodeID]*walk{}, edges: map[string]*walk{}, last: map[string]fleet.Seq{}}
 	return checker{state: t, entry: t.judgeNewRows, edge: t.judgeEdgeJournal, fault: t.resetAfterFault}
 }
 
+// judgeNewRows checks the rows that an entry applies for the first time.
 func (t *histories) judgeNewRows(s *runContext, _ *Applied) {
 	for _, k := range s.newRows {
 		if t.nodes[k.node] == nil {
@@ -190,10 +199,11 @@ func (t *histories) judgeNewRows(s *runContext, _ *Applied) {
 	}
 }
 
-// resetAfterFault begins anew where numbers may be given again.
+// resetAfterFault starts new walks where sequence numbers may come again: all nodes after a rewind, and edges
+// that a fault damages or clones.
 func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 	if f.hasRewindEffect() {
-		clear(t.nodes) // rows come again
+		clear(t.nodes) // rows are applied again
 		return
 	}
 	for id := range t.nodes {
@@ -209,10 +219,12 @@ func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 	}
 }
 
+// judgeEdgeJournal checks the new rows of an edge's journal, where entries are not observed. A journal that
+// lost rows starts a new walk.
 func (t *histories) judgeEdgeJournal(s *runContext, e *Edge) {
 	switch {
 	case e.Journal != nil && e.Journal.Lost != "":
-		delete(t.edges, e.Name) // its rows get other numbers when a hub has been told
+		delete(t.edges, e.Name) // its rows get other numbers when it has a session again
 		return
 	case s.entries:
 		return
@@ -228,11 +240,12 @@ func (t *histories) judgeEdgeJournal(s *runContext, e *Edge) {
 	}
 }
 
+// judgeJournalRows checks rows in their order and records violations, with the last keptSteps rows as evidence.
 func (t *histories) judgeJournalRows(s *runContext, name string, w *walk, rows []fleet.Transition) {
 	for i := range rows {
 		s.countJudgement(LegalHistory)
 		wrong := w.checkNextRow(&rows[i])
-		w.steps = append(w.steps, line(&rows[i]))
+		w.steps = append(w.steps, formatRow(&rows[i]))
 		if len(w.steps) > keptSteps {
 			w.steps = w.steps[1:]
 		}

@@ -7,13 +7,16 @@ import (
 	"skerry/fleet/cron"
 )
 
-// windows judges that an edge stops tasks for a newer version only while an update window is open,
-// with or without a link.
+// windows checks that an edge stops tasks for a newer version only while an update window is open, with or
+// without a link.
 type windows struct{}
 
+// newWindows returns the checker of update windows. It has no memory.
 func newWindows() checker { return checker{task: windows{}.judgeWindowStop} }
 
-// judgeWindowStop judges a stop. That it began is a while ago: a task may take its time.
+// judgeWindowStop reports a stop of a task whose allocation has update windows, where none was open from the
+// earliest time at which the stop can have begun until its end. Stops with another possible reason are not
+// judged.
 func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	if task.What != TaskStopped || task.Wall.IsZero() || s.faults.isRewindActive() {
 		return
@@ -24,7 +27,7 @@ func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	}
 	m := s.machines.ensureMachine(task.Edge)
 	took := f.killTimeout(task.Task) + s.limits.Slack
-	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // it is written down before it is done
+	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // a slow disk delays the journaling that comes before the stop
 		took += s.limits.Runner
 	}
 	asked := s.hasRequest(func(r asked) bool { return r.Edge == task.Edge && s.now-r.at <= keptRequests })
@@ -33,7 +36,7 @@ func (t windows) judgeWindowStop(s *runContext, task *Task) {
 		return
 	}
 	s.countJudgement(Windows)
-	open, next := opening(f.alloc.StopWindows, task.Wall.Add(-took))
+	open, next := windowAt(f.alloc.StopWindows, task.Wall.Add(-took))
 	if !open && (next.IsZero() || next.After(task.Wall)) {
 		s.reportViolation(Windows, task.Edge, "task %s was stopped at %s for a newer version: no window was open since %s, the next one opens at %s",
 			task.Task, task.Wall.UTC().Format(time.TimeOnly), took, next.UTC().Format(time.TimeOnly))
@@ -43,10 +46,11 @@ func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	}
 }
 
-// opening is whether one of several windows is open at a time, or when the next one is.
-func opening(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) {
+// windowAt reports whether one of the windows is open at a time, and else when the next one opens. A window that
+// cannot be read counts as open.
+func windowAt(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) {
 	w, err := cron.WindowStateAt(of, "", at)
-	if err != nil { // a hub has taken it for one
+	if err != nil { // hubs accepted it
 		return true, time.Time{}
 	}
 	return w.Open, w.Next
