@@ -13,52 +13,53 @@ import (
 	"skerry/chaos/check"
 )
 
-// Campaign is many runs, one after another or side by side.
+// Campaign is a number of runs, made one after another or at the same time, with the faults and branches that
+// they have to cover.
 type Campaign struct {
 	Format   int
 	Name     string
 	Start    time.Time
-	Repeat   string // the command that repeats it
+	Repeat   string // the command that runs the campaign again
 	Versions map[string]string
-	Cores    int           // that it used
+	Cores    int           // number of processor cores that it used
 	Wall     time.Duration // from its start to its end
-	// Expected are the kinds of faults that it shall hit, of all the program knows.
+	// Expected are the kinds of faults that at least one run has to hit with.
 	Expected []string
-	// Branches are what it shall come to, of all that the checkers know.
+	// Branches are the branches of the checkers that at least one run has to reach.
 	Branches []string
 	Runs     []Run
 }
 
-// Totals are a campaign's sums.
+// Totals are the sums over a campaign's runs.
 type Totals struct {
-	Histories  int
+	Histories  int // number of runs
 	Outcomes   map[Outcome]int
-	Virtual    time.Duration // by the runs' own clocks, where these are virtual
-	Real       time.Duration // by the runs' own clocks, where these are real
-	Work       time.Duration // wall time of all runs, which may have gone side by side
+	Virtual    time.Duration // length of the runs in virtual time
+	Real       time.Duration // length of the runs in real time
+	Work       time.Duration // sum of the runs' wall times; runs may overlap
 	Records    uint64
 	Operations uint64
 	Refused    uint64
-	Faults     []FaultTotal     // by kind, in order; also what was expected and never came
-	Times      uint64           // of all faults
-	Violations []ViolationCount // by invariant, in order
-	Sometimes  []SometimesTotal
+	Faults     []FaultTotal     // sorted by kind; expected kinds that never began are in it
+	Times      uint64           // number of faults that began
+	Violations []ViolationCount // sorted by invariant
+	Sometimes  []SometimesTotal // sorted by name; branches that were never reached are in it
 }
 
-// FaultTotal is a FaultCount over all runs.
+// FaultTotal is the sum of a kind's FaultCounts over all runs.
 type FaultTotal struct {
 	FaultCount
-	Runs int // with a hit
+	Runs int // number of runs with a hit
 }
 
-// SometimesTotal is a Sometimes over all runs.
+// SometimesTotal is how often all runs together reached a branch.
 type SometimesTotal struct {
 	Name  string
 	Count uint64
-	Runs  int // that reached it at least once
+	Runs  int // number of runs that reached it
 }
 
-// Totals sums up the campaign's runs.
+// Totals returns the sums over the campaign's runs.
 func (c Campaign) Totals() Totals {
 	t := Totals{Histories: len(c.Runs), Outcomes: map[Outcome]int{}}
 	faults, violations, sometimes := map[string]FaultTotal{}, map[check.Invariant]uint64{}, map[string]SometimesTotal{}
@@ -108,9 +109,8 @@ func (c Campaign) Totals() Totals {
 	return t
 }
 
-// Shortcomings are the reasons why the campaign as a whole is no pass; none: it
-// is one. Void runs are shown, but leave the others' word standing, as long as
-// there are others.
+// Shortcomings returns the reasons why the campaign as a whole did not pass; none: it passed. Void runs are no
+// reason while at least one run passed.
 func (c Campaign) Shortcomings() []string {
 	t := c.Totals()
 	var why []string
@@ -135,8 +135,8 @@ func (c Campaign) Shortcomings() []string {
 	return why
 }
 
-// Outcome is what the campaign as a whole showed: void where nothing failed, and
-// something that it was to reach never came.
+// Outcome returns the result of the campaign as a whole: the worst of its runs. It is Void where nothing
+// failed, but an expected fault or branch is missing or no run passed.
 func (c Campaign) Outcome() Outcome {
 	t := c.Totals()
 	switch {
@@ -150,7 +150,7 @@ func (c Campaign) Outcome() Outcome {
 	return Pass
 }
 
-// Write writes the campaign as indented JSON.
+// Write writes the campaign to w as indented JSON, with the present Format.
 func (c Campaign) Write(w io.Writer) error {
 	c.Format = Format
 	enc := json.NewEncoder(w)
@@ -161,21 +161,22 @@ func (c Campaign) Write(w io.Writer) error {
 	return nil
 }
 
-// checkFormat checks the version that a value names, before its shape is relied on.
+// checkFormat checks that a JSON value has the Format that this program reads, before its other fields are
+// decoded.
 func checkFormat(text []byte) error {
 	var version struct {
 		Format *int
 	}
 	if err := json.Unmarshal(text, &version); err != nil || version.Format == nil {
-		return errors.New("it names no version of its format")
+		return errors.New("it has no version of its format")
 	}
 	if *version.Format != Format {
-		return fmt.Errorf("its format is version %d, this program reads version %d", *version.Format, Format)
+		return fmt.Errorf("its format is version %d, this program reads only version %d", *version.Format, Format)
 	}
 	return nil
 }
 
-// Plural is a number of things: "1 run", "2 runs".
+// Plural returns a number with a noun, which gets an "s" unless n is 1: "1 run", "2 runs".
 func Plural(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun

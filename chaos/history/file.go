@@ -10,11 +10,11 @@ import (
 	"strings"
 )
 
-// compressed is how the names of compressed files end.
+// compressed is the suffix of the names of compressed files.
 const compressed = ".gz"
 
-// Create begins a history in a new file, compressed where its name ends in .gz.
-// Close completes it.
+// Create creates or truncates a history's file and writes its header. The file is compressed where its name
+// ends in .gz. The caller has to call Close.
 func Create(path string, h Header) (*Writer, error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -36,7 +36,7 @@ func Create(path string, h Header) (*Writer, error) {
 	return w, nil
 }
 
-// Close flushes the history and closes the file that Create made.
+// Close flushes the history, and closes the file if Create made the Writer. It adds no End.
 func (w *Writer) Close() error {
 	err := w.Flush()
 	w.mu.Lock()
@@ -48,7 +48,8 @@ func (w *Writer) Close() error {
 	return err
 }
 
-// Open begins to read a history's file, compressed or not. Close closes it.
+// Open opens a history's file, decompresses it where its name ends in .gz, and reads its header. The caller has
+// to call Close.
 func Open(path string) (*Reader, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -69,7 +70,7 @@ func Open(path string) (*Reader, error) {
 	return r, nil
 }
 
-// Close closes the file that Open opened.
+// Close closes the file that Open opened; without one it does nothing.
 func (r *Reader) Close() error {
 	if r.file == nil {
 		return nil

@@ -7,20 +7,20 @@ import (
 	"skerry/chaos/check"
 )
 
-// Judgement is what today's checkers make of a run that was written down.
+// Judgement is the result of judging a recorded run again with the present checkers.
 type Judgement struct {
 	Header   Header
-	Recorded Run // as it was summed up then
-	// Before are the violations that were seen then, Found those that are seen now.
+	Recorded Run // the sums of its records, with the recorded outcome
+	// Before are the recorded violations, Found those that the present checkers find.
 	Before, Found []check.Violation
 	Verdicts      []check.Verdict
-	// CutShort says that the history has no end: what only the end of a run shows was
-	// not judged.
+	// CutShort says that the history has no End. Facts that only the end of a run shows
+	// were not judged.
 	CutShort bool
 }
 
-// Judge has a Monitor judge a history again, to its end. The search for a
-// linearization is bounded in wall time, as it was when the run was made.
+// Judge reads a history to its end and gives each record to a new Monitor with the recorded limits. A history
+// without an End is no error (see Judgement.CutShort); one that cannot be read is.
 func Judge(r *Reader) (Judgement, error) {
 	j := Judgement{Header: r.Header()}
 	m, tally := check.NewMonitor(j.Header.Limits), NewTally(j.Header)
@@ -46,8 +46,8 @@ func Judge(r *Reader) (Judgement, error) {
 	return j, nil
 }
 
-// Differs says, one line for each invariant, where the checkers of today come to
-// another number of violations than those of then did.
+// Differs returns a line for each invariant of which the present checkers find another number of violations
+// than were recorded.
 func (j Judgement) Differs() []string {
 	then := map[check.Invariant]uint64{}
 	for _, v := range j.Recorded.Violations {
@@ -56,13 +56,14 @@ func (j Judgement) Differs() []string {
 	var lines []string
 	for _, v := range j.Verdicts {
 		if n := then[v.Invariant]; n != v.Broken {
-			lines = append(lines, fmt.Sprintf("%s: broken %s now, %s then", v.Invariant.Slug(), times(v.Broken), times(n)))
+			lines = append(lines, fmt.Sprintf("%s: broken %s now, %s then", v.Invariant.Slug(), formatTimes(v.Broken), formatTimes(n)))
 		}
 	}
 	return lines
 }
 
-func times(n uint64) string {
+// formatTimes returns "once" for 1 and else "N formatTimes".
+func formatTimes(n uint64) string {
 	if n == 1 {
 		return "once"
 	}

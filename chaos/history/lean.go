@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// line is a record in the file. Of a hub it has what changed since the hub's last
-// line, of a snapshot a part, and of a job's version its body once.
+// line is a Record as it is stored. Of a hub it has only the changes since the hub's last line, of a snapshot
+// one part, and the body of a job version only the first time.
 type line struct {
 	Record
 	Applied *appliedLine   `json:",omitempty"`
@@ -22,25 +22,27 @@ type line struct {
 	Bodies []body `json:",omitempty"`
 }
 
-// The nouns without their JSON for Nomad's clients, which has more than they do.
+// node and alloc have no methods, so that JSON does not get the additional fields for Nomad's clients.
 type (
 	node  fleet.Node
 	alloc fleet.Alloc
 )
 
-// appliedLine is a command that was applied.
+// appliedLine is an applied command as it is stored, with effectsLine for its effects.
 type appliedLine struct {
 	check.Applied
 	Effects *effectsLine `json:",omitempty"`
 }
 
+// effectsLine are a command's effects as they are stored: allocations without their jobs.
 type effectsLine struct {
 	check.Effects
 	Nodes  []node  `json:",omitempty"`
 	Allocs []alloc `json:",omitempty"`
 }
 
-// hubChange is how a hub differs from its last line.
+// hubChange is the difference of a hub from its last line: new and changed objects, and the ids of objects that
+// it holds no longer.
 type hubChange struct {
 	hubLine
 	GoneNodes  []fleet.NodeID  `json:",omitempty"`
@@ -48,57 +50,59 @@ type hubChange struct {
 	GoneEvals  []fleet.EvalID  `json:",omitempty"`
 }
 
-// hubLine is a hub.
+// hubLine is a hub as it is stored: allocations without their jobs.
 type hubLine struct {
 	check.Hub
 	Nodes  []node  `json:",omitempty"`
 	Allocs []alloc `json:",omitempty"`
 }
 
-// unchangedEdge is an edge that stands where it stood at the last look, but that time goes
-// on. Most looks find that.
+// unchangedEdge is an edge in the same state as at the last poll, but for the times that pass. Most polls find
+// that.
 type unchangedEdge struct {
 	Edge          string
 	Away, NextTry time.Duration `json:",omitzero"`
 }
 
-// unchangedEdgeLine is a line that has nothing but a still.
+// unchangedEdgeLine is the shortest form of a line that has only an unchangedEdge.
 type unchangedEdgeLine struct {
 	At    time.Duration
 	Still unchangedEdge
 }
 
-// body is a job's version, under the name that allocations have for it.
+// body is a job's version, under the key that its allocations have.
 type body struct {
 	Version jobVersion
 	Job     *fleet.Job
 }
 
-// hubMemory is what was written, or read, of a hub.
+// hubMemory is what was last written or read of a hub.
 type hubMemory struct {
-	writeInFull bool // whatever it says next is told in full
+	writeInFull bool // the next line has the whole state, not changes
 	index       fleet.Index
 	nodes       hubTable[fleet.NodeID, fleet.Node]
 	allocs      hubTable[fleet.AllocID, fleet.Alloc]
 	evals       hubTable[fleet.EvalID, fleet.Evaluation]
 }
 
-// hubTable is what a hub holds of one kind. The writer keeps versions alone, the reader objects.
+// hubTable has the objects of one kind that a hub held last. The Writer keeps only their versions, the Reader
+// the objects.
 type hubTable[K ~string, V any] struct {
 	versionOf func(*V) (K, fleet.Index)
 	versions  map[K]fleet.Index
 	objects   map[K]V
 }
 
-// memory is what lines rely on that came before them.
+// memory is the state that a line depends on: the last lines of each hub and edge, and all job versions so far.
+// Writer and Reader build the same.
 type memory struct {
 	hubs   map[string]*hubMemory
-	edges  map[string]check.Edge // as they were seen last, without rows
+	edges  map[string]check.Edge // the last state of each, without rows
 	bodies map[jobVersion]*fleet.Job
 }
 
-// jobVersion names a job's version. The hash tells apart what has the same number:
-// a cluster that was put back counts again.
+// jobVersion identifies a job's version. The hash distinguishes versions with one number: hubs that were put
+// back to an older copy use numbers again.
 type jobVersion struct {
 	Namespace string
 	ID        fleet.JobID
@@ -106,10 +110,12 @@ type jobVersion struct {
 	Hash      string
 }
 
+// newMemory returns the memory before the first line.
 func newMemory() memory {
 	return memory{hubs: map[string]*hubMemory{}, edges: map[string]check.Edge{}, bodies: map[jobVersion]*fleet.Job{}}
 }
 
+// ensureHub returns the memory of a hub, and adds an empty one for a new name.
 func (m *memory) ensureHub(name string) *hubMemory {
 	h := m.hubs[name]
 	if h == nil {
@@ -122,16 +128,16 @@ func (m *memory) ensureHub(name string) *hubMemory {
 	return h
 }
 
-// recordRestart notes that a process began: what a hub holds then may be an older
-// copy, in which indexes mean something else.
+// recordRestart has the next line of a hub that restarted written in full: the hub may hold an older copy, in
+// which the same indexes mean other states.
 func (m *memory) recordRestart(name string) {
 	if t := m.hubs[name]; t != nil {
 		t.writeInFull = true
 	}
 }
 
-// encodeHubChange is how h differs from what was told of its hub last. As long as a hub
-// runs, what it holds changes only together with its modify index.
+// encodeHubChange returns the changes of a hub since its last line, and the job versions that no line had yet.
+// While a hub runs, an object has a new modify index whenever it changes.
 func (m *memory) encodeHubChange(h *check.Hub) (*hubChange, []body) {
 	t := m.ensureHub(h.Name)
 	inFull := t.writeInFull || h.Index < t.index
@@ -145,20 +151,21 @@ func (m *memory) encodeHubChange(h *check.Hub) (*hubChange, []body) {
 	return c, bodies
 }
 
-// hubLine is a hub as it stands in the file.
+// hubLine returns the stored form of a hub, and the job versions that no line had yet.
 func (m *memory) hubLine(h *check.Hub) (hubLine, []body) {
 	allocs, bodies := m.detachJobs(h.Allocs)
 	return hubLine{Hub: *h, Nodes: nodesToLines(h.Nodes), Allocs: allocs}, bodies
 }
 
-// restoreHub is the hub that a line stands for.
+// restoreHub returns the hub of a line, with the jobs of its allocations.
 func (l *hubLine) restoreHub(m *memory) check.Hub {
 	h := l.Hub
 	h.Nodes, h.Allocs = nodesFromLines(l.Nodes), m.attachJobs(l.Allocs)
 	return h
 }
 
-// changedSince returns what of now was not told as it is, and the ids of what is no more.
+// changedSince returns the objects of now that are new or changed since the last call (inFull: all), and the
+// ids of those that are gone. It remembers the versions of now.
 func (t *hubTable[K, V]) changedSince(now []V, inFull bool) (changed []V, gone []K) {
 	told := t.versions
 	t.versions = make(map[K]fleet.Index, len(now))
@@ -178,7 +185,7 @@ func (t *hubTable[K, V]) changedSince(now []V, inFull bool) (changed []V, gone [
 	return changed, gone
 }
 
-// applyChange returns all that the hub holds after a change, in order.
+// applyChange adds, replaces and removes objects, and returns all that the hub then holds, sorted by id.
 func (t *hubTable[K, V]) applyChange(changed []V, gone []K) []V {
 	if t.objects == nil {
 		t.objects = map[K]V{}
@@ -197,7 +204,7 @@ func (t *hubTable[K, V]) applyChange(changed []V, gone []K) []V {
 	return all
 }
 
-// applyHubChange is the hub that a change makes of what it said last.
+// applyHubChange applies a change to the last state of its hub, and returns the hub's whole new state.
 func (m *memory) applyHubChange(c *hubChange) *check.Hub {
 	h, t := c.restoreHub(m), m.ensureHub(c.Name)
 	h.Nodes = t.nodes.applyChange(h.Nodes, c.GoneNodes)
@@ -206,7 +213,8 @@ func (m *memory) applyHubChange(c *hubChange) *check.Hub {
 	return &h
 }
 
-// rememberAndCompareEdge remembers an edge, and reports whether it stands where it stood.
+// rememberAndCompareEdge stores the state of an edge, and reports whether only Away and NextTry differ from the
+// last one and it has no rows.
 func (m *memory) rememberAndCompareEdge(e *check.Edge) bool {
 	last, known := m.edges[e.Name]
 	m.edges[e.Name] = check.Edge{Name: e.Name, NodeID: e.NodeID, Link: e.Link, Journal: e.Journal, AgentSince: e.AgentSince}
@@ -219,11 +227,12 @@ func (m *memory) rememberAndCompareEdge(e *check.Edge) bool {
 		e.NodeID == last.NodeID && e.AgentSince == last.AgentSince && *e.Link == link && *e.Journal == *last.Journal
 }
 
-// restoreUnchangedEdge is the edge that a still stands for.
+// restoreUnchangedEdge returns the last state of an edge with the times of the line. It fails for an edge that
+// no line has described before.
 func (m *memory) restoreUnchangedEdge(s *unchangedEdge) (*check.Edge, error) {
 	last, known := m.edges[s.Edge]
 	if !known || last.Link == nil || last.Journal == nil {
-		return nil, fmt.Errorf("%s stands where it stood, and nothing says where", s.Edge)
+		return nil, fmt.Errorf("edge %s stands where it stood, but no earlier line has its state", s.Edge)
 	}
 	e := check.Edge{Name: last.Name, NodeID: last.NodeID, AgentSince: last.AgentSince}
 	link, journal := *last.Link, *last.Journal
@@ -232,7 +241,7 @@ func (m *memory) restoreUnchangedEdge(s *unchangedEdge) (*check.Edge, error) {
 	return &e, nil
 }
 
-// encodeApplied is a command as it stands in the file.
+// encodeApplied returns the stored form of a command, and the job versions that no line had yet.
 func (m *memory) encodeApplied(a *check.Applied) (*appliedLine, []body) {
 	l := &appliedLine{Applied: *a}
 	if a.Effects == nil {
@@ -243,7 +252,7 @@ func (m *memory) encodeApplied(a *check.Applied) (*appliedLine, []body) {
 	return l, bodies
 }
 
-// restoreApplied is the command that a line stands for.
+// restoreApplied returns the command of a line, with the jobs of its allocations.
 func (l *appliedLine) restoreApplied(m *memory) *check.Applied {
 	a := l.Applied
 	if l.Effects != nil {
@@ -254,8 +263,8 @@ func (l *appliedLine) restoreApplied(m *memory) *check.Applied {
 	return &a
 }
 
-// detachJobs returns allocations without their jobs, and the jobs that no line has had
-// yet.
+// detachJobs returns copies of allocations without their jobs, and the job versions that no line had yet. It
+// remembers these.
 func (m *memory) detachJobs(allocs []fleet.Alloc) (stripped []alloc, bodies []body) {
 	for i := range allocs {
 		a := alloc(allocs[i])
@@ -269,7 +278,7 @@ func (m *memory) detachJobs(allocs []fleet.Alloc) (stripped []alloc, bodies []bo
 	return stripped, bodies
 }
 
-// recordJobVersions remembers the job versions that a line brings.
+// recordJobVersions stores the job versions of a line for later lines. A version without a job is an error.
 func (m *memory) recordJobVersions(bodies []body) error {
 	for _, b := range bodies {
 		if b.Job == nil {
@@ -280,7 +289,7 @@ func (m *memory) recordJobVersions(bodies []body) error {
 	return nil
 }
 
-// attachJobs gives allocations their jobs back.
+// attachJobs returns allocations with the jobs that were stored for their versions; nil where none was.
 func (m *memory) attachJobs(stripped []alloc) []fleet.Alloc {
 	var allocs []fleet.Alloc
 	for _, a := range stripped {
@@ -290,10 +299,12 @@ func (m *memory) attachJobs(stripped []alloc) []fleet.Alloc {
 	return allocs
 }
 
+// jobVersionKey returns the identity of the job version that an allocation runs.
 func (a *alloc) jobVersionKey() jobVersion {
 	return jobVersion{a.Namespace, a.JobID, a.JobVersion, a.JobHash}
 }
 
+// nodesToLines converts nodes to their stored form.
 func nodesToLines(nodes []fleet.Node) []node {
 	var ns []node
 	for _, n := range nodes {
@@ -302,6 +313,7 @@ func nodesToLines(nodes []fleet.Node) []node {
 	return ns
 }
 
+// nodesFromLines converts stored nodes back.
 func nodesFromLines(nodes []node) []fleet.Node {
 	var ns []fleet.Node
 	for _, n := range nodes {

@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// ErrCutShort is what Reader returns where a history stops without an End: its
-// run was ended from outside, or never finished.
+// ErrCutShort is the error of Reader where a history has no End: its run was killed, or never finished.
 var ErrCutShort = errors.New("the history was cut short: it has no end")
 
-// Reader reads a history, line by line.
+// Reader reads a history record by record. It may be used from one goroutine at a time.
 type Reader struct {
 	header   Header
 	in       *bufio.Scanner
-	number   int // of the line read last, from 1
-	last     time.Duration
+	number   int           // number of the last line that was read, from 1
+	last     time.Duration // time of the last record
 	memory   memory
 	snapshot snapshotAssembly
 	ended    bool
-	file     *os.File // that Open opened; nil: none
+	file     *os.File // the file to close; nil: NewReader made the Reader
 }
 
-// NewReader begins to read a history, and reads its header.
+// NewReader returns a Reader of r. It reads the header, and fails where that is missing, of another format, or
+// has an unknown clock.
 func NewReader(r io.Reader) (*Reader, error) {
 	in := bufio.NewScanner(r)
 	in.Buffer(make([]byte, 0, 64<<10), MaxLine+1)
 	hr := &Reader{in: in, memory: newMemory()}
 	text, err := hr.nextLine()
 	if errors.Is(err, io.EOF) {
-		err = errors.New("it is empty")
+		err = errors.New("the file is empty")
 	}
 	if err == nil {
 		err = checkFormat(text)
@@ -51,11 +51,11 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return hr, nil
 }
 
-// Header returns the history's first line.
+// Header returns the header that NewReader read.
 func (r *Reader) Header() Header { return r.header }
 
-// Next returns the next record; io.EOF behind an End, ErrCutShort where there is
-// none.
+// Next returns the next record. After the End it returns io.EOF. Where the history stops without an End it
+// returns ErrCutShort.
 func (r *Reader) Next() (Record, error) {
 	for {
 		text, err := r.nextLine()
@@ -74,12 +74,12 @@ func (r *Reader) Next() (Record, error) {
 		}
 		if rec.kindCount() > 0 {
 			return rec, nil
-		} // else it is a part of a snapshot
+		} // else it is a part of a snapshot that is not complete
 	}
 }
 
-// ForEach calls f with each of the records that are left. The error is ErrCutShort where the
-// history has no end, and else the first one that reading, or f, ends with.
+// ForEach calls f with each remaining record. It stops at the first error of reading or of f, and returns it:
+// ErrCutShort where the history has no End.
 func (r *Reader) ForEach(f func(*Record) error) error {
 	for {
 		rec, err := r.Next()
@@ -95,13 +95,15 @@ func (r *Reader) ForEach(f func(*Record) error) error {
 	}
 }
 
+// parseRecord decodes a line, checks its time and kind, and returns its record. The record is empty for a part
+// of a snapshot that is not complete.
 func (r *Reader) parseRecord(text []byte) (Record, error) {
 	if r.ended {
 		return Record{}, errors.New("a record stands behind the end")
 	}
 	var l line
 	if err := decodeStrict(text, &l); err != nil {
-		return Record{}, fmt.Errorf("%w: it is damaged, or a newer program has written it", err)
+		return Record{}, fmt.Errorf("%w: the line is damaged, or a newer program wrote it", err)
 	}
 	if l.At < r.last {
 		return Record{}, fmt.Errorf("a record at %s stands behind one at %s", l.At, r.last)
@@ -119,7 +121,8 @@ func (r *Reader) parseRecord(text []byte) (Record, error) {
 	return r.restoreRecord(&l)
 }
 
-// restoreRecord makes of a line the record that was written.
+// restoreRecord returns the record that the Writer was given for a line, and updates the memory that later
+// lines depend on.
 func (r *Reader) restoreRecord(l *line) (Record, error) {
 	rec := l.Record
 	var err error
@@ -143,8 +146,8 @@ func (r *Reader) restoreRecord(l *line) (Record, error) {
 	return rec, err
 }
 
-// validateKinds checks that a line is of one kind, and that nothing stands between the
-// parts of a snapshot.
+// validateKinds checks that a line is of exactly one kind. Where within is true a snapshot is not complete, and
+// only a part of it may follow.
 func (l *line) validateKinds(within bool) error {
 	kinds := l.Record.kindCount()
 	for _, set := range []bool{l.Applied != nil, l.Hub != nil, l.Still != nil, l.Picture != nil} {
@@ -153,7 +156,7 @@ func (l *line) validateKinds(within bool) error {
 		}
 	}
 	if kinds != 1 {
-		return fmt.Errorf("a record of %d kinds, not one", kinds)
+		return fmt.Errorf("a record has %d kinds, not one", kinds)
 	}
 	if within && l.Picture == nil {
 		return errors.New("a snapshot is not complete")
@@ -161,7 +164,8 @@ func (l *line) validateKinds(within bool) error {
 	return nil
 }
 
-// nextLine returns the next line, which is valid until the next call.
+// nextLine reads the next line, which is valid until the next call; io.EOF after the last one. A line longer
+// than MaxLine is an error.
 func (r *Reader) nextLine() ([]byte, error) {
 	r.number++
 	if r.in.Scan() {
@@ -175,7 +179,7 @@ func (r *Reader) nextLine() ([]byte, error) {
 	return nil, io.EOF
 }
 
-// decodeStrict decodes one JSON value that has no unknown fields and nothing behind it.
+// decodeStrict decodes exactly one JSON value into v. Unknown fields, and anything after the value, are errors.
 func decodeStrict(text []byte, v any) error {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.DisallowUnknownFields()
@@ -183,7 +187,7 @@ func decodeStrict(text []byte, v any) error {
 		return err
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return errors.New("something stands behind the value")
+		return errors.New("more text stands behind the value")
 	}
 	return nil
 }

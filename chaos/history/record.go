@@ -6,35 +6,34 @@ import (
 	"skerry/chaos/check"
 )
 
-// Format is the version of the format that Writer writes, and the only one that
-// Reader reads.
+// Format is the version of the format that Writer writes. Reader reads no other version.
 const Format = 1
 
-// Clock says what a run's times are.
+// Clock is the kind of clock that a run's times come from.
 type Clock string
 
 const (
-	Virtual Clock = "virtual" // a synctest bubble's
-	Real    Clock = "real"    // monotonic, of the machine that ran it
+	Virtual Clock = "virtual" // the clock of a synctest bubble
+	Real    Clock = "real"    // the monotonic clock of the machine on which it ran
 )
 
-// Header is a history's first line: what was run, and how to run it again.
+// Header is the first line of a history: the run's schedule, fleet and versions, and how to repeat it.
 type Header struct {
 	Format   int
-	Name     string // of the scenario, or of how the faults were drawn
+	Name     string // name of the scenario, or of the kind of random schedule
 	Seed     uint64
 	Clock    Clock
 	Start    time.Time         // by the run's own clock
-	Repeat   string            // the command that repeats it
-	Versions map[string]string // of skerry, go, and the libraries that matter
+	Repeat   string            // the command that runs it again
+	Versions map[string]string // by component: skerry, go, important libraries
 	Hubs     []string
 	Edges    []string
 	Schedule string       // as the text of a scenario
-	Limits   check.Limits // that the run's monitor judged by
+	Limits   check.Limits // limits of the run's monitor
 }
 
-// Record is one line of a history: an observation, or exactly one of the other
-// pointers. At is the observation's, also where it is none.
+// Record is one line of a history: exactly one of its pointers is set, those of the observation included. At is
+// the time of the record, whatever its kind.
 type Record struct {
 	check.Observation
 
@@ -46,37 +45,36 @@ type Record struct {
 	End       *End             `json:",omitempty"`
 }
 
-// FleetSnapshot is a fleet that has nothing left to do, as the run's monitor was shown
-// it.
+// FleetSnapshot is the state of a fleet with nothing left to do, as the run's monitor judged it.
 type FleetSnapshot struct {
 	check.FleetSnapshot
-	Final bool // the run's last: Finish was called with it
+	Final bool // it is the run's last one, which Monitor.Finish got
 }
 
-// Sometimes is the final count of a branch that a run shall reach.
+// Sometimes is the final count of a branch that a run should reach.
 type Sometimes struct {
 	Name  string
 	Count uint64
-	Least uint64 `json:",omitempty"` // below it the run proves nothing; 0: it is only counted
+	Least uint64 `json:",omitempty"` // a run with a lower count is void; 0: no minimum
 }
 
-// Note is a line for people.
+// Note is a remark about a run for people.
 type Note struct {
 	Where string `json:",omitempty"` // the hub, edge or job that it is about
 	Text  string
 }
 
-// End is the last record of a run that ended by itself.
+// End is the last record of a run that came to its end.
 type End struct {
 	Outcome Outcome
 	Reasons []string `json:",omitempty"` // why it is void, or what failed
 	// Shortest is the shortest schedule found that still fails, as the text of a scenario.
 	Shortest string        `json:",omitempty"`
-	Wall     time.Duration // what the run cost
-	Kept     []string      `json:",omitempty"` // directories of it that were kept
+	Wall     time.Duration // wall time of the run
+	Kept     []string      `json:",omitempty"` // directories of the run that were not removed
 }
 
-// Outcome is what a run showed.
+// Outcome is the result of a run.
 type Outcome string
 
 // The outcomes of a run.
@@ -87,23 +85,25 @@ const (
 	Broken   Outcome = "broken" // the harness failed, or the run never ended
 )
 
+// isKnownOutcome reports whether the value is one of the outcomes.
 func (o Outcome) isKnownOutcome() bool { return o == Pass || o == Violated || o == Void || o == Broken }
 
-// observationCount is how many of its observation's pointers are set.
+// observationCount returns how many pointers of the record's observation are set.
 func (r *Record) observationCount() int {
-	return count(
+	return countTrue(
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
 	)
 }
 
-// kindCount is how many of the record's pointers are set.
+// kindCount returns how many of the record's pointers are set, those of the observation included.
 func (r *Record) kindCount() int {
 	return r.observationCount() +
-		count(r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil)
+		countTrue(r.Picture != nil, r.Violation != nil, r.Verdict != nil, r.Sometimes != nil, r.Note != nil, r.End != nil)
 }
 
-func count(set ...bool) int {
+// countTrue returns how many of its arguments are true.
+func countTrue(set ...bool) int {
 	n := 0
 	for _, s := range set {
 		if s {

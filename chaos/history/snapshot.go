@@ -9,9 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// snapshotPart is a part of a snapshot: one pointer, or Done, is set. The parts of
-// a snapshot follow one another; Done is the last. A line never has more of
-// histories and journals than one of them, or partRows rows.
+// snapshotPart is a part of a snapshot: exactly one pointer is set. The parts of a snapshot are consecutive
+// lines, Done is the last. A part has at most one history, or partRows rows of a journal.
 type snapshotPart struct {
 	Hub     *hubLine     `json:",omitempty"` // without histories
 	History *historyPart `json:",omitempty"`
@@ -20,7 +19,7 @@ type snapshotPart struct {
 	Done    *snapshotEnd `json:",omitempty"`
 }
 
-// historyPart is an allocation's or a node's history at the last hub.
+// historyPart is the history of an allocation or of a node, at the hub of the newest Hub part.
 type historyPart struct {
 	Alloc   fleet.AllocID `json:",omitempty"`
 	Node    fleet.NodeID  `json:",omitempty"`
@@ -28,23 +27,23 @@ type historyPart struct {
 	Dropped uint64 `json:",omitempty"`
 }
 
-// rowsPart are rows of the last edge's journal.
+// rowsPart are rows from the journal of the edge of the newest Edge part.
 type rowsPart struct {
-	Before bool `json:",omitempty"` // seen before the journal was damaged
+	Before bool `json:",omitempty"` // the rows are from before the journal was damaged
 	Rows   []fleet.Transition
 }
 
-// snapshotEnd completes a snapshot.
+// snapshotEnd is the last part of a snapshot, with the fields that belong to no hub or edge.
 type snapshotEnd struct {
 	Wanted map[fleet.JobID]int
 	Starts map[fleet.AllocID]int
 	Final  bool
 }
 
-// partRows is how many rows of a journal one part has at most.
+// partRows bounds the rows of a journal in one part.
 const partRows = 500
 
-// encodeSnapshot takes a snapshot apart into lines.
+// encodeSnapshot returns the lines of a snapshot, with the job versions that no line had yet.
 func (m *memory) encodeSnapshot(p *FleetSnapshot) []line {
 	var lines []line
 	add := func(part snapshotPart) { lines = append(lines, line{Picture: &part}) }
@@ -70,6 +69,7 @@ func (m *memory) encodeSnapshot(p *FleetSnapshot) []line {
 	return lines
 }
 
+// addHistoryParts calls add with a part for each node's and each allocation's history of a hub, sorted by id.
 func addHistoryParts(h *check.Hub, add func(snapshotPart)) {
 	for _, id := range slices.Sorted(maps.Keys(h.NodeHistory)) {
 		add(snapshotPart{History: &historyPart{Node: id, Entries: h.NodeHistory[id]}})
@@ -79,12 +79,13 @@ func addHistoryParts(h *check.Hub, add func(snapshotPart)) {
 	}
 }
 
-// snapshotAssembly puts the parts of a snapshot together.
+// snapshotAssembly builds a snapshot from its parts.
 type snapshotAssembly struct {
-	snapshot *check.FleetSnapshot // nil: none is begun
+	snapshot *check.FleetSnapshot // the parts so far; nil: no snapshot has begun
 }
 
-// addPart adds a part, and returns the snapshot that it completes, or nil.
+// addPart adds a part. It returns the snapshot when the part completes it, else nil. A part of a history or of
+// rows before any hub or edge is an error.
 func (a *snapshotAssembly) addPart(m *memory, p *snapshotPart) (*FleetSnapshot, error) {
 	if a.snapshot == nil {
 		a.snapshot = &check.FleetSnapshot{}

@@ -9,7 +9,7 @@ import (
 	"skerry/chaos/check"
 )
 
-// Run sums up one history, for a campaign.
+// Run is the summary of one history, for a campaign.
 type Run struct {
 	Name       string
 	Seed       uint64
@@ -19,11 +19,11 @@ type Run struct {
 	Edges      int
 	Outcome    Outcome
 	Reasons    []string      `json:",omitempty"`
-	Lasted     time.Duration // by the run's own clock
-	Wall       time.Duration // that it cost
+	Lasted     time.Duration // length by the run's own clock
+	Wall       time.Duration // wall time
 	Records    uint64
-	Operations uint64           // by clients
-	Refused    uint64           // messages and sessions
+	Operations uint64           // number of clients' operations
+	Refused    uint64           // number of refused messages and sessions
 	Faults     []FaultCount     // by kind, in order
 	Violations []ViolationCount // by invariant, in order
 	Sometimes  []Sometimes      // by name, in order
@@ -31,22 +31,23 @@ type Run struct {
 	Report     string           `json:",omitempty"` // file, beside the campaign's
 }
 
-// FaultCount is how often faults of a kind began and how often they hit.
+// FaultCount counts the faults of one kind in a run: how many began (Times) and how often they had an effect
+// (Hits).
 type FaultCount struct {
 	Fault string
 	Times uint64
 	Hits  uint64
-	// Missed is how many ended without a hit: they proved nothing.
+	// Missed is the number of faults that ended without a hit.
 	Missed uint64
 }
 
-// ViolationCount is how often an invariant was broken.
+// ViolationCount is the number of violations of one invariant.
 type ViolationCount struct {
 	Invariant check.Invariant
 	Count     uint64
 }
 
-// Tally sums up a run, record by record.
+// Tally counts the records of a run, one by one, for its summary.
 type Tally struct {
 	run    Run
 	open   map[int]string // faults that have not ended, by id
@@ -55,7 +56,7 @@ type Tally struct {
 	ended  bool
 }
 
-// NewTally begins to sum up a run.
+// NewTally returns a Tally of a run without records.
 func NewTally(h Header) *Tally {
 	return &Tally{
 		run: Run{
@@ -66,7 +67,7 @@ func NewTally(h Header) *Tally {
 	}
 }
 
-// Add counts a record.
+// Add counts a record, and takes the outcome from an End.
 func (t *Tally) Add(r Record) {
 	t.run.Records++
 	t.run.Lasted = max(t.run.Lasted, r.At)
@@ -88,6 +89,7 @@ func (t *Tally) Add(r Record) {
 	}
 }
 
+// countFault counts the beginning of a fault, or the hits at its end. An end without a beginning is ignored.
 func (t *Tally) countFault(e *check.Fault) {
 	if !e.End {
 		f := t.faults[e.Kind]
@@ -108,7 +110,7 @@ func (t *Tally) countFault(e *check.Fault) {
 	t.faults[kind] = f
 }
 
-// Run returns what was counted so far. A run that has not ended is broken.
+// Run returns the summary of the records so far. Its outcome is Broken while there is no End.
 func (t *Tally) Run() Run {
 	run := t.run
 	run.Faults, run.Violations = []FaultCount{}, []ViolationCount{}

@@ -10,29 +10,27 @@ import (
 	"time"
 )
 
-// MaxLine bounds a line, in bytes: Writer refuses to write a longer one, Reader
-// to read it.
+// MaxLine bounds a line, in bytes. Writer does not write a longer one, and Reader does not read it.
 const MaxLine = 16 << 20
 
-// MaxLength bounds how long a run lasts, by its own clock.
+// MaxLength bounds the length of a run by its own clock.
 const MaxLength = 50 * 365 * 24 * time.Hour
 
-// Writer writes a history as a run goes. Its methods may be called from any
-// goroutine.
+// Writer writes a history while a run goes on. Its methods may be called from any goroutine.
 type Writer struct {
 	mu     sync.Mutex
-	out    *bufio.Writer // guarded by mu, as all below; nil: nobody keeps it
+	out    *bufio.Writer // guarded by mu, as all below; nil: records are only counted
 	err    error         // the first failure; nothing is written after it
 	last   time.Duration // of the newest record
 	memory memory
 	tally  *Tally
 	ended  bool
 
-	closers []io.Closer // of what Create opened, in the order in which they are closed
+	closers []io.Closer // what Create opened, in the order in which it has to be closed
 }
 
-// NewWriter begins a history with its header. Where w is nil nobody keeps it, and
-// what it holds is only counted.
+// NewWriter returns a Writer to w and writes the header. Where w is nil records are counted for Run, and not
+// written.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	h.Format = Format
 	if h.Clock != Virtual && h.Clock != Real {
@@ -49,20 +47,19 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	return hw, nil
 }
 
-// Write adds a record. A time before the newest record's is raised to it: clocks
-// are read before the writer's turn comes, so that two records may cross. The
-// first failure is kept, and told again by every call that follows.
+// Write adds a record. A time before the newest record's is raised to that: callers read the clock before they
+// wait for the Writer. After a failure to write nothing is written, and each call returns the first error.
 func (w *Writer) Write(r Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
 	case w.err != nil:
 	case r.kindCount() != 1:
-		return fmt.Errorf("write to the history: a record of %d kinds", r.kindCount())
+		return fmt.Errorf("write to the history: the record has %d kinds, not one", r.kindCount())
 	case r.At > MaxLength:
 		return fmt.Errorf("write to the history: a record at %s is beyond any run's end", r.At)
 	case w.ended:
-		return errors.New("write to the history: it has its end already")
+		return errors.New("write to the history: it has an end already")
 	default:
 		w.last = max(w.last, r.At)
 		r.At, w.ended = w.last, r.End != nil
@@ -77,14 +74,14 @@ func (w *Writer) Write(r Record) error {
 	return nil
 }
 
-// Run sums up what was written so far.
+// Run returns the summary of the records so far.
 func (w *Writer) Run() Run {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.tally.Run()
 }
 
-// Flush hands everything written so far to the writer below.
+// Flush writes buffered lines to the underlying writer. It does not flush a compressor: Close does.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +94,8 @@ func (w *Writer) Flush() error {
 	return nil
 }
 
-// writeRecord writes a record as one line, a snapshot as several.
+// writeRecord writes a record as one line, or a snapshot as several, and updates the memory that later lines
+// depend on. It sets w.err where it fails.
 func (w *Writer) writeRecord(r Record) {
 	l := line{Record: r}
 	switch {
@@ -120,7 +118,8 @@ func (w *Writer) writeRecord(r Record) {
 	w.writeLine(l)
 }
 
-// writeLine writes one line.
+// writeLine writes a value as one line of JSON. It does nothing after an earlier error, and sets w.err where it
+// fails or the line is longer than MaxLine.
 func (w *Writer) writeLine(v any) {
 	if w.err != nil {
 		return
