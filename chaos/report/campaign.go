@@ -11,17 +11,18 @@ import (
 	"skerry/chaos/history"
 )
 
-// Bounds of a campaign's tables.
+// Bounds of the tables of a campaign: all runs, runs that did not pass, and those of them on
+// a terminal.
 const (
 	maxRuns           = 1000
 	maxFailedRuns     = 100
 	maxFailedRunsText = 20
 )
 
-// WriteCampaign writes the page of a campaign, with links to its runs' pages.
+// WriteCampaign writes the HTML page of a campaign to w, with links to its runs' pages.
 func WriteCampaign(w io.Writer, c history.Campaign) error { return buildCampaignPage(c).writeHTML(w) }
 
-// PrintCampaign prints what a campaign came to, at most 100 characters wide.
+// PrintCampaign writes a campaign as text of at most 100 characters a line to w, without the table of all runs.
 func PrintCampaign(w io.Writer, c history.Campaign) error {
 	p := buildCampaignPage(c)
 	verdict := "pass"
@@ -31,10 +32,12 @@ func PrintCampaign(w io.Writer, c history.Campaign) error {
 	return p.printText(w, p.Name+": "+p.About, verdict)
 }
 
+// buildCampaignPage returns the content of a campaign's page: totals, violations, failed runs, faults, branches
+// and all runs.
 func buildCampaignPage(c history.Campaign) page {
 	t := c.Totals()
 	p := page{
-		Name: c.Name, Outcome: c.Outcome(), About: outcomes(t), Reasons: c.Shortcomings(), Repeat: c.Repeat, Facts: campaignFacts(c, t),
+		Name: c.Name, Outcome: c.Outcome(), About: outcomeCounts(t), Reasons: c.Shortcomings(), Repeat: c.Repeat, Facts: campaignFacts(c, t),
 	}
 	failed := &table{Heads: []string{"outcome", "run", "seed", "why", "repeat"}, right: []int{2}, most: maxFailedRuns, mostText: maxFailedRunsText}
 	runs := &table{
@@ -76,8 +79,8 @@ func buildCampaignPage(c history.Campaign) page {
 	return p
 }
 
-// outcomes says how many runs ended how.
-func outcomes(t history.Totals) string {
+// outcomeCounts returns the number of histories and of each outcome, on one line.
+func outcomeCounts(t history.Totals) string {
 	text := "1 history"
 	if t.Histories != 1 {
 		text = fmt.Sprintf("%d histories", t.Histories)
@@ -88,7 +91,7 @@ func outcomes(t history.Totals) string {
 	return text
 }
 
-// campaignFacts are the sums of a campaign in words.
+// campaignFacts returns the sums of a campaign as a table of names and values.
 func campaignFacts(c history.Campaign, t history.Totals) *table {
 	facts := &table{}
 	add := func(name, format string, args ...any) { facts.addRow(name, fmt.Sprintf(format, args...)) }

@@ -9,13 +9,13 @@ import (
 	"skerry/fleet"
 )
 
-// States of hubs.
+// States of a hub in the timeline.
 const (
 	stateUp    = "up"
 	stateLeads = "leads"
 )
 
-// How an allocation ended.
+// Ends of an allocation.
 const (
 	endComplete = fleet.ClientComplete
 	endFailed   = fleet.ClientFailed
@@ -23,36 +23,38 @@ const (
 	endStopped  = "stopped"
 )
 
-// cluster is what the hubs together say of nodes and allocations: of two hubs the
-// one with the newer entry is right.
+// cluster is the state of nodes and allocations over time, gathered from all hubs. Where two hubs differ, the
+// one with the newer entry counts.
 type cluster struct {
 	names    map[fleet.NodeID]string
 	nodes    map[fleet.NodeID]*nodeFact
 	allocs   map[fleet.AllocID]*allocFact
-	newest   fleet.Index       // whose effects are known
-	statuses map[string][]span // of nodes, by edge; once all is in
+	newest   fleet.Index       // newest entry whose effects are known
+	statuses map[string][]span // of nodes, by edge name; closeSpans sets it
 }
 
-// nodeFact is a node, as the hubs have it.
+// nodeFact is the status of a node over time.
 type nodeFact struct {
 	status stateSpans
-	index  fleet.Index // of the entry that said so
+	index  fleet.Index // of the entry that set the last status
 }
 
-// allocFact is an allocation, as the hubs have it. Its status is how it ended, too: one that was
-// given up for lost may come back, or end once more.
+// allocFact is an allocation and its status over time. Its last status may be its end; a lost allocation may
+// still come back or end in another way.
 type allocFact struct {
 	fleet.Alloc
-	from   time.Duration // first seen
+	from   time.Duration // when it was first observed
 	status stateSpans
-	index  fleet.Index
+	index  fleet.Index // of the entry that set the last status
 }
 
+// newCluster returns a cluster without nodes and allocations.
 func newCluster() cluster {
 	return cluster{names: map[fleet.NodeID]string{}, nodes: map[fleet.NodeID]*nodeFact{}, allocs: map[fleet.AllocID]*allocFact{}}
 }
 
-// resetIndexes forgets how new what is known is: hubs are put back to an older copy.
+// resetIndexes forgets the indexes of all states, so that states with lower indexes count again: hubs are put
+// back to an older copy.
 func (c *cluster) resetIndexes() {
 	c.newest = 0
 	for _, n := range c.nodes {
@@ -63,7 +65,8 @@ func (c *cluster) resetIndexes() {
 	}
 }
 
-// applyEffects takes what an entry did. Only effects say that.
+// applyEffects records the changes of an entry at a time. An entry that is not newer than the last one, or has
+// no effects, is ignored.
 func (c *cluster) applyEffects(at time.Duration, a *check.Applied) {
 	e := a.Effects
 	if e == nil || a.Index <= c.newest {
@@ -89,7 +92,7 @@ func (c *cluster) applyEffects(at time.Duration, a *check.Applied) {
 	}
 }
 
-// recordBatchRows takes the client statuses that an edge's rows bring.
+// recordBatchRows records the node's status and the allocations' client statuses that a batch of rows sets.
 func (c *cluster) recordBatchRows(at time.Duration, b *check.Batch, index fleet.Index) {
 	c.recordNodeStatus(at, b.Node, b.Status, index)
 	for i := range b.Rows {
@@ -103,7 +106,7 @@ func (c *cluster) recordBatchRows(at time.Duration, b *check.Batch, index fleet.
 	}
 }
 
-// recordHubState takes a hub's whole state.
+// recordHubState records all nodes and allocations that a hub shows.
 func (c *cluster) recordHubState(at time.Duration, h *check.Hub) {
 	for i := range h.Nodes {
 		n := &h.Nodes[i]
@@ -115,12 +118,15 @@ func (c *cluster) recordHubState(at time.Duration, h *check.Hub) {
 	}
 }
 
+// recordNodeName records the name of a node. The first name stays.
 func (c *cluster) recordNodeName(n *fleet.Node) {
 	if n.Name != "" && c.names[n.ID] == "" {
 		c.names[n.ID] = n.Name
 	}
 }
 
+// recordNodeStatus records that a node has a status from a time on, unless a newer entry set its status
+// already.
 func (c *cluster) recordNodeStatus(at time.Duration, id fleet.NodeID, status fleet.NodeStatus, index fleet.Index) {
 	f := c.nodes[id]
 	if f == nil {
@@ -134,6 +140,8 @@ func (c *cluster) recordNodeStatus(at time.Duration, id fleet.NodeID, status fle
 	f.status.setState(at, string(status))
 }
 
+// recordAlloc records an allocation and its status from a time on, unless a newer entry set it already. It does
+// not keep the job.
 func (c *cluster) recordAlloc(at time.Duration, a *fleet.Alloc, index fleet.Index) {
 	f := c.allocs[a.ID]
 	if f == nil {
@@ -148,6 +156,8 @@ func (c *cluster) recordAlloc(at time.Duration, a *fleet.Alloc, index fleet.Inde
 	f.updateStatus(at)
 }
 
+// updateStatus starts a span with the present status at a time. A complete allocation that hubs had stopped has
+// the status "stopped".
 func (f *allocFact) updateStatus(at time.Duration) {
 	state := f.ClientStatus
 	if state == fleet.ClientComplete && f.ServerTerminal() {
@@ -156,7 +166,7 @@ func (f *allocFact) updateStatus(at time.Duration) {
 	f.status.setState(at, state)
 }
 
-// closeSpans closes what is open at the run's end.
+// closeSpans ends all open spans at the run's end, and fills statuses.
 func (c *cluster) closeSpans(at time.Duration) {
 	c.statuses = map[string][]span{}
 	for _, id := range slices.Sorted(maps.Keys(c.nodes)) {

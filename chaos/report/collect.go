@@ -12,74 +12,76 @@ import (
 	"skerry/fleet"
 )
 
-// run is what a report shows of a run.
+// run is the content of a history that reports show.
 type run struct {
 	header  history.Header
 	sum     history.Run
 	lasted  time.Duration
 	members map[string]*member
-	names   []string // of the members: hubs, then edges
+	names   []string // of the members, in the order of the header: hubs, then edges
 	cluster cluster
 
 	faults     []*fault
-	open       map[int]*fault // that have not ended, by id
+	open       map[int]*fault // faults that have not ended, by id
 	refusals   map[refusal]*refusedCount
 	violations []check.Violation
 	verdicts   []check.Verdict
 	sometimes  []history.Sometimes
 	notes      []note
-	clients    map[string]uint64 // operations, by what they do and how they ended
-	requests   int
-	end        history.End // without an outcome where there is none
-	readErr    error       // why the history ends early, if it does
+	clients    map[string]uint64 // number of operations, by kind and outcome
+	requests   int               // number of requests of people
+	end        history.End       // zero where the history has none
+	readErr    error             // why the history could not be read to an End; nil: it could
 }
 
 // member is a hub or an edge.
 type member struct {
 	edge    bool
-	process stateSpans                   // whether it is up, and whether a hub leads
-	tasks   map[fleet.AllocID]*taskSpans // what really runs
+	process stateSpans                   // whether its process runs, and whether a hub leads
+	tasks   map[fleet.AllocID]*taskSpans // allocations that really ran on an edge
 }
 
-// taskSpans is when any task of an allocation ran, and how many run now.
+// taskSpans is when any task of an allocation ran, with the number of its tasks that run now.
 type taskSpans struct {
 	stateSpans
 	running int
 }
 
-// fault is one that began.
+// fault is a fault that began, with its times. Until it ends, to is the run's end.
 type fault struct {
 	check.Fault
 	from, to time.Duration
 	ended    bool
 }
 
+// note is a remark of the history with its time.
 type note struct {
 	at time.Duration
 	history.Note
 }
 
-// refusal is who refused whom, and why.
+// refusal identifies equal refusals: by whom, of whom, and why.
 type refusal struct {
 	by, from string
 	code     fleet.Code
 	reason   string
 }
 
+// refusedCount is the number of equal refusals, and when the first and the last came.
 type refusedCount struct {
 	count       uint64
 	first, last time.Duration
 }
 
-// Bounds of a run's notes, and of the different refusals that are told apart.
+// Bounds of the notes of a run, and of its different refusals.
 const (
 	maxNotes    = 1000
 	maxRefusals = 300
 )
 
-// collect reads a history to its end. One that was cut short, or is damaged from
-// somewhere on, is collected as far as it goes.
-func collect(r *history.Reader) (*run, error) {
+// collectRun reads a history to its end. A history that was cut short or is damaged is read as far as possible
+// (see readErr); it is an error only where not even one record can be read.
+func collectRun(r *history.Reader) (*run, error) {
 	c := &run{
 		header: r.Header(), members: map[string]*member{}, cluster: newCluster(), open: map[int]*fault{},
 		clients: map[string]uint64{}, refusals: map[refusal]*refusedCount{},
@@ -104,6 +106,7 @@ func collect(r *history.Reader) (*run, error) {
 	return c, nil
 }
 
+// ensureMember returns the hub or edge with a name, and adds it where it is new.
 func (c *run) ensureMember(name string, edge bool) *member {
 	m := c.members[name]
 	if m == nil {
@@ -114,6 +117,7 @@ func (c *run) ensureMember(name string, edge bool) *member {
 	return m
 }
 
+// addRecord adds a record to the content.
 func (c *run) addRecord(rec *history.Record) {
 	at := rec.At
 	switch {
@@ -140,7 +144,8 @@ func (c *run) addRecord(rec *history.Record) {
 	}
 }
 
-// recordConclusion takes what is no observation.
+// recordConclusion adds a record that is no observation: a violation, verdict, branch, note or end. Notes
+// beyond maxNotes are dropped.
 func (c *run) recordConclusion(rec *history.Record) {
 	switch {
 	case rec.Violation != nil:
@@ -160,6 +165,7 @@ func (c *run) recordConclusion(rec *history.Record) {
 	}
 }
 
+// recordHub records whether a hub leads, and the nodes and allocations that it shows.
 func (c *run) recordHub(at time.Duration, h *check.Hub) {
 	m := c.ensureMember(h.Name, false)
 	switch {
@@ -171,6 +177,7 @@ func (c *run) recordHub(at time.Duration, h *check.Hub) {
 	c.cluster.recordHubState(at, h)
 }
 
+// recordEdge adds an edge, and records which node it is.
 func (c *run) recordEdge(e *check.Edge) {
 	c.ensureMember(e.Name, true)
 	if e.NodeID != "" {
@@ -178,6 +185,7 @@ func (c *run) recordEdge(e *check.Edge) {
 	}
 }
 
+// recordProcess records that a hub or an edge's agent starts or ends.
 func (c *run) recordProcess(at time.Duration, p *check.Process) {
 	m := c.ensureMember(p.Name, p.Edge)
 	if p.What == check.ProcessStart {
@@ -187,8 +195,7 @@ func (c *run) recordProcess(at time.Duration, p *check.Process) {
 	}
 }
 
-// recordTask follows what really runs: an allocation runs while any of its
-// tasks does.
+// recordTask records a start or an end of a task. An allocation runs while any of its tasks runs.
 func (c *run) recordTask(at time.Duration, t *check.Task) {
 	m := c.ensureMember(t.Edge, true)
 	l := m.tasks[t.Alloc]
@@ -204,8 +211,7 @@ func (c *run) recordTask(at time.Duration, t *check.Task) {
 	l.setState(at, classIf(l.running > 0, barRuns))
 }
 
-// recordRefusal counts a refusal. Where there are too many different ones, those that are
-// new are told apart by their code alone.
+// recordRefusal counts a refusal. After maxRefusals different ones, new ones are counted by their code only.
 func (c *run) recordRefusal(at time.Duration, r *check.Refused) {
 	key := refusal{r.By, r.From, r.Code, r.Reason}
 	if name := c.cluster.names[r.Node]; name != "" && c.members[r.From] == nil {
@@ -222,6 +228,8 @@ func (c *run) recordRefusal(at time.Duration, r *check.Refused) {
 	n.count, n.last = n.count+1, at
 }
 
+// recordFault records the beginning or the end of a fault. A fault that puts hubs back resets the cluster's
+// indexes.
 func (c *run) recordFault(at time.Duration, f *check.Fault) {
 	if !f.End {
 		began := &fault{Fault: *f, from: at}
@@ -237,7 +245,7 @@ func (c *run) recordFault(at time.Duration, f *check.Fault) {
 	}
 }
 
-// closeOpenStates closes what is open.
+// closeOpenStates ends all open spans and faults at the run's end, and sorts verdicts and branches.
 func (c *run) closeOpenStates() {
 	for _, f := range c.open {
 		f.to = c.lasted

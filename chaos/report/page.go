@@ -20,26 +20,27 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 	"style": func() template.CSS { return template.CSS(style) },
 }).Parse(pageText))
 
-// PageLinks names the files beside a page, as links from it; "" is none.
+// PageLinks are the paths of other files, as the page links to them; "": no link.
 type PageLinks struct {
 	History string // the run's history
 	Index   string // the campaign's page
 }
 
-// page is what people read of a run, a campaign or a rehearsal: first what it came to,
-// then sections. It is written as HTML or as text for a terminal.
+// page is the content of the report on a run, a campaign or a rehearsal: the outcome first, then sections. It
+// can be written as HTML or as text.
 type page struct {
 	Name     string
 	Outcome  history.Outcome
-	About    string
-	Reasons  []string // for the outcome
-	Repeat   string   // the command that repeats it
-	Facts    *table
+	About    string   // a sentence below the name
+	Reasons  []string // why it has this outcome
+	Repeat   string   // the command that runs it again
+	Facts    *table   // names and values; nil: none
 	Sections []section
 	Links    []cell
 }
 
-// section is a part of a page: lists, texts, a timeline, a table, of which most are absent.
+// section is a part of a page. Those of its lines, text, timeline and table that are set are shown, in this
+// order.
 type section struct {
 	Title, Note string
 	Lines       []string
@@ -50,10 +51,10 @@ type section struct {
 	pageOnly    bool // not shown on a terminal
 }
 
-// maxTextLines bounds the Lines of a section on a terminal.
+// maxTextLines bounds the number of Lines of a section that a terminal shows.
 const maxTextLines = 40
 
-// Headline says what the outcome means.
+// Headline returns the outcome in words.
 func (p page) Headline() string {
 	switch p.Outcome {
 	case history.Pass:
@@ -66,13 +67,14 @@ func (p page) Headline() string {
 	return "Broken: it did not end"
 }
 
-// addSection adds a section, unless it is empty.
+// addSection appends a section, unless it is empty.
 func (p *page) addSection(s section) {
 	if len(s.Lines) > 0 || s.Text != "" || s.Timeline != nil || s.Table != nil && len(s.Table.rows) > 0 {
 		p.Sections = append(p.Sections, s)
 	}
 }
 
+// writeHTML writes the page as one HTML file to w.
 func (p page) writeHTML(w io.Writer) error {
 	if err := pageTemplate.Execute(w, p); err != nil {
 		return fmt.Errorf("write the page of %s: %w", p.Name, err)
@@ -80,10 +82,11 @@ func (p page) writeHTML(w io.Writer) error {
 	return nil
 }
 
-// printText writes a title, the facts and sections, and lines at the end, at most pageWidth wide.
+// printText writes the page as text to w: a title, the facts, the sections that are not pageOnly, and the lines
+// of end. Lines have at most pageWidth characters.
 func (p page) printText(w io.Writer, title string, end ...string) error {
 	var b strings.Builder
-	paragraph(&b, title)
+	writeParagraph(&b, title)
 	if p.Facts != nil {
 		p.Facts.writeTable(&b)
 	}
@@ -105,7 +108,7 @@ func (p page) printText(w io.Writer, title string, end ...string) error {
 	}
 	b.WriteString("\n")
 	for _, line := range end {
-		paragraph(&b, line)
+		writeParagraph(&b, line)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

@@ -11,14 +11,14 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of a rehearsal's tables.
+// Bounds of the tables and the timeline of a rehearsal.
 const (
-	maxPlaces     = 500
-	maxPlacesText = 60
-	maxFaultLines = 40 // of its timeline
+	maxPlaces     = 500 // rows on a page
+	maxPlacesText = 60  // rows on a terminal, and instances in the timeline
+	maxFaultLines = 40  // faults in the timeline
 )
 
-// Print prints the rehearsal, at most 100 characters wide.
+// Print writes the rehearsal as text of at most 100 characters a line to w.
 func (r *Rehearsal) Print(w io.Writer) error {
 	lines := r.Summary()
 	for i, l := range r.Lows() {
@@ -28,9 +28,10 @@ func (r *Rehearsal) Print(w io.Writer) error {
 	return r.buildPage().printText(w, title, append(lines, r.Notes...)...)
 }
 
-// WriteHTML writes the rehearsal's page.
+// WriteHTML writes the rehearsal's HTML page to w.
 func (r *Rehearsal) WriteHTML(w io.Writer) error { return r.buildPage().writeHTML(w) }
 
+// buildPage returns the content of the rehearsal's page.
 func (r *Rehearsal) buildPage() page {
 	p := page{
 		Name: r.Name, Outcome: r.Outcome, Reasons: r.Summary(), Repeat: r.Repeat,
@@ -48,7 +49,7 @@ func (r *Rehearsal) buildPage() page {
 	return p
 }
 
-// fates are what can become of an instance, in the order in which they are told.
+// fates has each Fate with its class, in the order in which summaries list them.
 var fates = []cell{
 	{Text: string(KeptRunning), Class: "pass"}, {Text: string(Interrupted), Class: "void"}, {Text: string(CameBack), Class: "void"},
 	{Text: string(WasReplaced), Class: "void"}, {Text: string(Completed), Class: "pass"}, {Text: string(Stopped)},
@@ -56,7 +57,8 @@ var fates = []cell{
 	{Text: string(Lost), Class: "violation"}, {Text: string(NeverStarted), Class: "violation"},
 }
 
-// placeTable says what becomes of each instance.
+// placeTable returns a table with the fate of each instance: replacements, time without a running task, and
+// time in which it ran twice.
 func (r *Rehearsal) placeTable() *table {
 	t := &table{
 		Heads: []string{"instance", "edge", "what becomes of it", "where, when", "down", "twice"},
@@ -73,7 +75,7 @@ func (r *Rehearsal) placeTable() *table {
 	return t
 }
 
-// drawTimeline has a row for each fault and each allocation.
+// drawTimeline returns a timeline with a row for each fault and each allocation, up to their bounds.
 func (r *Rehearsal) drawTimeline() *timeline {
 	var rows []timelineRow
 	for _, f := range r.Faults[:min(len(r.Faults), maxFaultLines)] {
@@ -100,6 +102,7 @@ func (r *Rehearsal) drawTimeline() *timeline {
 	return newTimeline(r.Lasted, rows)
 }
 
+// spansOf returns a span with a state for each window.
 func spansOf(state string, windows ...Window) []span {
 	var spans []span
 	for _, w := range windows {
@@ -108,7 +111,7 @@ func spansOf(state string, windows ...Window) []span {
 	return spans
 }
 
-// intersectWindows is when a window of each is there.
+// intersectWindows returns the times that lie in a window of as and in one of bs.
 func intersectWindows(as, bs []Window) []Window {
 	var out []Window
 	for _, a := range as {
@@ -121,6 +124,7 @@ func intersectWindows(as, bs []Window) []Window {
 	return out
 }
 
+// faultLines describes each fault, its targets and its time on one line.
 func (r *Rehearsal) faultLines() []string {
 	var lines []string
 	for _, f := range r.Faults {
@@ -133,7 +137,8 @@ func (r *Rehearsal) faultLines() []string {
 	return lines
 }
 
-// Summary says in few sentences what would happen.
+// Summary returns the result in a few sentences: the fates of the instances, the longest down time, the time of
+// doubled instances, and the outcome.
 func (r *Rehearsal) Summary() []string {
 	byFate := map[string]int{}
 	var longest, twice time.Duration
@@ -171,7 +176,8 @@ func (r *Rehearsal) Summary() []string {
 	return lines
 }
 
-// reasonsSuffix are the outcome's reasons, behind a colon.
+// reasonsSuffix returns the outcome's reasons, or the broken invariants where it has none, after a colon; "":
+// there are neither.
 func (r *Rehearsal) reasonsSuffix() string {
 	reasons := slices.Clone(r.Reasons)
 	for _, v := range r.Broken {
@@ -185,8 +191,8 @@ func (r *Rehearsal) reasonsSuffix() string {
 	return ": " + strings.Join(reasons, "; ")
 }
 
-// windows prints when something was.
-func windows(ws []Window, lasted time.Duration) string {
+// formatWindows shows formatWindows as "FROM to TO", or as "from FROM" where they last until the end; "never" for none.
+func formatWindows(ws []Window, lasted time.Duration) string {
 	var parts []string
 	for _, w := range ws {
 		if w.To >= lasted {
@@ -201,11 +207,12 @@ func windows(ws []Window, lasted time.Duration) string {
 	return strings.Join(parts, ", ")
 }
 
-// formatHubView prints what the hubs showed of an allocation.
+// formatHubView shows the times in which the hubs called an allocation unknown or lost, and its end; "running"
+// where there are none.
 func (a RehearsedAlloc) formatHubView(lasted time.Duration) string {
 	var parts []string
 	for _, s := range a.Showed {
-		parts = append(parts, s.Status+" "+windows([]Window{s.Window}, lasted))
+		parts = append(parts, s.Status+" "+formatWindows([]Window{s.Window}, lasted))
 	}
 	if a.End != "" {
 		parts = append(parts, a.End+" at "+stamp(a.Ended))
@@ -216,7 +223,7 @@ func (a RehearsedAlloc) formatHubView(lasted time.Duration) string {
 	return strings.Join(parts, "; ")
 }
 
-// allocTable has a row for each allocation.
+// allocTable returns a table with a row for each allocation: when its tasks ran, and what the hubs showed.
 func (r *Rehearsal) allocTable() *table {
 	t := &table{
 		Heads: []string{"allocation", "instance", "edge", "its tasks ran", "the hubs showed"},
@@ -224,7 +231,7 @@ func (r *Rehearsal) allocTable() *table {
 	}
 	for _, p := range r.Places {
 		for _, a := range p.Allocs {
-			t.addRow(fleet.Short(a.ID), p.Name, a.Edge, truncateText(windows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted))
+			t.addRow(fleet.Short(a.ID), p.Name, a.Edge, truncateText(formatWindows(a.Ran, r.Lasted), 30), a.formatHubView(r.Lasted))
 		}
 	}
 	return t

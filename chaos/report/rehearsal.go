@@ -13,81 +13,80 @@ import (
 	"skerry/fleet"
 )
 
-// Rehearsal is what would happen to somebody's own jobs: what keeps running, what
-// is replaced, where and when, and what is lost.
+// Rehearsal is the result of a simulated run of a user's own jobs: which instances keep running, are replaced
+// or are lost, where and when.
 type Rehearsal struct {
 	Name     string // of the job file, or of the scenario
-	Repeat   string // the command that repeats it
+	Repeat   string // the command that runs it again
 	Lasted   time.Duration
 	Edges    []string
 	Faults   []RehearsedFault
-	Places   []RehearsedPlace // by name
-	Outcome  history.Outcome  // of the run: whether the promises held
-	Reasons  []string
+	Places   []RehearsedPlace // sorted by name
+	Outcome  history.Outcome  // of the run: whether all invariants held
+	Reasons  []string         // why it has this outcome
 	Broken   []check.Violation
-	Notes    []string // of what was simulated, and how
-	Unplaced []string // what found no place, and why
+	Notes    []string // remarks on the simulation
+	Unplaced []string // instances that could not be placed, with the reason
 }
 
-// RehearsedFault is what was broken, and when.
+// RehearsedFault is a fault of the simulated run: its kind with parameters, its targets, and when it held.
 type RehearsedFault struct {
 	What     string
 	On       []string
 	From, To time.Duration
 }
 
-// RehearsedPlace is one instance that a job asks for, and the allocations that filled it:
-// JOB.GROUP[INDEX], or JOB.GROUP[EDGE] of a job that runs one instance on each node.
+// RehearsedPlace is one instance that a job asks for, with its allocations. Its name is JOB.GROUP[INDEX], or
+// JOB.GROUP[EDGE] for a job that runs one instance on each node.
 type RehearsedPlace struct {
 	Name   string
 	Job    fleet.JobID
-	Allocs []RehearsedAlloc // in order of their beginning
+	Allocs []RehearsedAlloc // sorted by the time of their placement
 }
 
-// RehearsedAlloc is an allocation.
+// RehearsedAlloc is one allocation of an instance over time.
 type RehearsedAlloc struct {
 	ID       fleet.AllocID
 	Edge     string
-	Replaces fleet.AllocID // "": nothing
+	Replaces fleet.AllocID // the allocation that it replaces; "": none
 	Placed   time.Duration
 	// Ran is when its tasks really ran, and Unseen when the hubs called it unknown
 	// or lost.
 	Ran, Unseen []Window
-	Showed      []ShownStatus // Unseen, told apart
-	// End is how it ended (complete, failed, lost, stopped), and Ended when; "": it
-	// was there at the end.
+	Showed      []ShownStatus // Unseen with the status, without an end by loss
+	// End is its last status (complete, failed, lost, stopped), and Ended the time of
+	// that; "": it had not ended at the run's end.
 	End   string
 	Ended time.Duration
 }
 
-// ShownStatus is what the hubs called an allocation that was out of their sight, and when.
+// ShownStatus is a time in which the hubs called an allocation unknown or lost.
 type ShownStatus struct {
 	Status string // unknown or lost
 	Window
 }
 
-// Window is a stretch of time.
+// Window is the time between From and To, since the run's start.
 type Window struct{ From, To time.Duration }
 
-// Fate is what became of a place.
+// Fate is what happened to an instance by the end of a rehearsal.
 type Fate string
 
 const (
 	KeptRunning  Fate = "kept running"  // the original ran all the time
-	Interrupted  Fate = "interrupted"   // the original runs at the end, and did not all the time
-	CameBack     Fate = "original kept" // it was replaced for a while
-	WasReplaced  Fate = "replaced"      // another one runs at the end
-	Completed    Fate = "completed"     // its work is done
-	Stopped      Fate = "stopped"       // none runs, and none shall
-	Failed       Fate = "failed"        // the last one failed, and nothing took its place
-	Lost         Fate = "lost"          // given up, and nothing took its place
+	Interrupted  Fate = "interrupted"   // the original runs at the end, but was down for a while
+	CameBack     Fate = "original kept" // the original runs at the end, and had a replacement for a while
+	WasReplaced  Fate = "replaced"      // another allocation runs at the end
+	Completed    Fate = "completed"     // an allocation of it is complete
+	Stopped      Fate = "stopped"       // none runs, and the job asks for none
+	Failed       Fate = "failed"        // the last allocation failed, and has no replacement
+	Lost         Fate = "lost"          // the last allocation was lost, and has no replacement
 	NeverStarted Fate = "never started" // no task of it ever ran
-	StillOut     Fate = "out of sight"  // at the end no hub knows how it is; it runs
-	DownAtEnd    Fate = "down"          // at the end nothing of it runs, though it should
+	StillOut     Fate = "out of sight"  // it runs at the end, and the hubs call it unknown or lost
+	DownAtEnd    Fate = "down"          // no task of it runs at the end, though one should
 )
 
-// Fate says what became of the place at the end of a rehearsal that lasted so
-// long.
+// Fate returns what happened to the instance by the end of a rehearsal of length lasted.
 func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
 	if len(p.Allocs) == 0 || len(p.runWindows()) == 0 {
 		return NeverStarted
@@ -116,7 +115,7 @@ func (p RehearsedPlace) Fate(lasted time.Duration) Fate {
 	return KeptRunning
 }
 
-// currentAlloc is the allocation that is there at the end, the newest if there are two.
+// currentAlloc returns the newest allocation that has not ended; nil: there is none.
 func (p RehearsedPlace) currentAlloc() *RehearsedAlloc {
 	for i := range slices.Backward(p.Allocs) {
 		if p.Allocs[i].End == "" {
@@ -126,11 +125,13 @@ func (p RehearsedPlace) currentAlloc() *RehearsedAlloc {
 	return nil
 }
 
+// runsAt reports whether a task of the allocation really ran at a time.
 func (a *RehearsedAlloc) runsAt(at time.Duration) bool {
 	return slices.ContainsFunc(a.Ran, func(w Window) bool { return w.From <= at && w.To >= at })
 }
 
-// runWindows are all windows in which a task of the place ran, by beginning.
+// runWindows returns the windows in which tasks of any of the instance's allocations ran, sorted by beginning.
+// They may overlap.
 func (p RehearsedPlace) runWindows() []Window {
 	var ws []Window
 	for _, a := range p.Allocs {
@@ -140,15 +141,17 @@ func (p RehearsedPlace) runWindows() []Window {
 	return ws
 }
 
+// sortWindows sorts windows in place by their beginning.
 func sortWindows(ws []Window) {
 	slices.SortFunc(ws, func(a, b Window) int { return cmp.Compare(a.From, b.From) })
 }
 
-// Down is how long nothing of the place ran, though it should have.
+// Down returns for how long no task of the instance ran, though one should have.
 func (p RehearsedPlace) Down(lasted time.Duration) time.Duration {
 	return totalLength(p.downWindows(lasted))
 }
 
+// totalLength returns the sum of the windows' lengths.
 func totalLength(ws []Window) (sum time.Duration) {
 	for _, w := range ws {
 		sum += w.To - w.From
@@ -156,8 +159,8 @@ func totalLength(ws []Window) (sum time.Duration) {
 	return sum
 }
 
-// downWindows are when nothing of the place ran between its first start and its end,
-// or the end of the rehearsal, though it should have.
+// downWindows returns when no task of the instance ran, though one should have: between its first start and the
+// end of its demand (demandEnd), without the times in which the job did not ask for it.
 func (p RehearsedPlace) downWindows(lasted time.Duration) (down []Window) {
 	ws := p.runWindows()
 	if len(ws) == 0 {
@@ -177,9 +180,8 @@ func (p RehearsedPlace) downWindows(lasted time.Duration) (down []Window) {
 	return down
 }
 
-// pausedAt reports whether between two windows the place was not asked for: all
-// that had filled it were over as they should be, and what came then replaced none
-// of them.
+// pausedAt reports whether the job did not ask for the instance between two times: all earlier allocations were
+// stopped or complete, and none that was placed until then replaces one.
 func (p RehearsedPlace) pausedAt(from, to time.Duration) bool {
 	for _, a := range p.Allocs {
 		before := len(a.Ran) > 0 && a.Ran[0].From <= from
@@ -193,7 +195,7 @@ func (p RehearsedPlace) pausedAt(from, to time.Duration) bool {
 	return true
 }
 
-// Twice is how long more than one instance of the place ran.
+// Twice returns for how long more than one allocation of the instance ran.
 func (p RehearsedPlace) Twice() time.Duration {
 	var twice, until, counted time.Duration
 	for _, w := range p.runWindows() {
@@ -204,8 +206,8 @@ func (p RehearsedPlace) Twice() time.Duration {
 	return twice
 }
 
-// demandEnd is when the place was no longer asked for: when the last of it stopped
-// running, if all that filled it is complete or was stopped.
+// demandEnd returns when the job no longer asked for the instance: the last end of a task where all its
+// allocations are complete or stopped, else the end of the rehearsal.
 func (p RehearsedPlace) demandEnd(lasted time.Duration) time.Duration {
 	var end time.Duration
 	for _, a := range p.Allocs {
@@ -219,7 +221,8 @@ func (p RehearsedPlace) demandEnd(lasted time.Duration) time.Duration {
 	return end
 }
 
-// Story says where and when the place was replaced, for people.
+// Story says when the instance's first allocation ended, and where and when its replacements ran, for people.
+// It is "" where one allocation ran to the end or is complete.
 func (p RehearsedPlace) Story() string {
 	var parts []string
 	for i, a := range p.Allocs {
@@ -239,17 +242,17 @@ func (p RehearsedPlace) Story() string {
 	return strings.Join(parts, "; ")
 }
 
-// JobLow is how few of a job's instances ran.
+// JobLow is the least number of a job's instances that ran at a time.
 type JobLow struct {
 	Job       fleet.JobID
 	Instances int
-	Most      int // that ever ran
-	Least     int // that ran at a time
-	// Below is when fewer than Most ran. What was completed or stopped is not missed.
+	Most      int // number of instances that ever ran
+	Least     int // least number of instances that ran at a time
+	// Below is when fewer than Most ran. Instances that are complete or stopped count as running.
 	Below []Window
 }
 
-// Lows returns how few instances of each job ran, by job.
+// Lows returns the JobLow of each job, sorted by job.
 func (r *Rehearsal) Lows() []JobLow {
 	byJob := map[fleet.JobID][]RehearsedPlace{}
 	for _, p := range r.Places {
@@ -271,7 +274,7 @@ func (r *Rehearsal) Lows() []JobLow {
 	return lows
 }
 
-// countDown takes the windows in which any of the job's instances was down.
+// countDown sets Least and Below from the windows in which any instance of the job was down. It sorts down.
 func (l *JobLow) countDown(down []Window) {
 	sortWindows(down)
 	l.Least = l.Most
@@ -291,7 +294,7 @@ func (l *JobLow) countDown(down []Window) {
 	}
 }
 
-// String says it in a line.
+// String returns the numbers in one line.
 func (l JobLow) String() string {
 	if len(l.Below) == 0 {
 		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, history.Plural(l.Instances, "instance"), l.Least)
@@ -300,10 +303,10 @@ func (l JobLow) String() string {
 		l.Job, history.Plural(l.Instances, "instance"), l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
 }
 
-// Rehearse makes a rehearsal of the history of its run. everyNode are the jobs that run one
-// instance on each node: all of their allocations have the index 0.
+// Rehearse reads a history to its end and returns the rehearsal of its run. everyNode are the jobs that run one
+// instance on each node: their allocations all have the index 0, and are named by their edge.
 func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
-	c, err := collect(r)
+	c, err := collectRun(r)
 	if err != nil {
 		return nil, err
 	}
@@ -341,6 +344,8 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 	return out, nil
 }
 
+// rehearsedAlloc returns the rehearsal's form of an allocation: when its tasks ran, when hubs did not see it,
+// and how it ended.
 func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
 	a := RehearsedAlloc{ID: f.ID, Edge: c.cluster.names[f.NodeID], Replaces: f.PreviousAllocation, Placed: f.from}
 	if m := c.members[a.Edge]; m != nil && m.tasks[f.ID] != nil {
@@ -352,11 +357,11 @@ func (c *run) rehearsedAlloc(f *allocFact) RehearsedAlloc {
 		if i == len(f.status.spans)-1 && slices.Contains([]string{endComplete, endFailed, endLost, endStopped}, s.state) {
 			a.End, a.Ended = s.state, s.from
 		}
-		if s.state != fleet.ClientUnknown && s.state != endLost { // the latter until somebody knows better
+		if s.state != fleet.ClientUnknown && s.state != endLost { // a lost one may come back
 			continue
 		}
 		a.Unseen = append(a.Unseen, Window{s.from, s.to})
-		if a.End == "" { // else it is how it ended
+		if a.End == "" { // else the span is its end
 			a.Showed = append(a.Showed, ShownStatus{s.state, Window{s.from, s.to}})
 		}
 	}

@@ -18,23 +18,23 @@ import (
 
 // Bounds of a run's page.
 const (
-	maxEvidence  = 12 // violations of one invariant
-	maxFaultRows = 300
-	maxOtherRows = 150
+	maxEvidence  = 12  // violations of one invariant
+	maxFaultRows = 300 // faults, and notes
+	maxOtherRows = 150 // refusals
 )
 
-// WriteRun writes the page of one run, from its history. A history that was cut
-// short is shown as far as it goes.
+// WriteRun writes the HTML page of one run to w, from its history. A history that was cut short is shown as far
+// as it can be read. beside has the page's links.
 func WriteRun(w io.Writer, r *history.Reader, beside PageLinks) error {
-	c, err := collect(r)
+	c, err := collectRun(r)
 	if err != nil {
 		return err
 	}
 	return c.buildRunPage(beside).writeHTML(w)
 }
 
-// DrawRun writes the page of a run into a file, from the file of its history. index is its
-// campaign's page, as a link; "": none.
+// DrawRun writes the HTML page of the run with the history file from into the file to, with a link to the
+// history where both are in one folder. index is a link to the campaign's page; "": none.
 func DrawRun(from, to, index string) (err error) {
 	r, err := history.Open(from)
 	if err != nil {
@@ -53,6 +53,7 @@ func DrawRun(from, to, index string) (err error) {
 	return WriteRun(f, r, beside)
 }
 
+// buildRunPage returns the content of a run's page.
 func (c *run) buildRunPage(beside PageLinks) page {
 	verdicts := c.allVerdicts()
 	p := page{
@@ -84,6 +85,7 @@ func (c *run) buildRunPage(beside PageLinks) page {
 	return p
 }
 
+// headerFacts returns seed, times, number of faults and versions as a table of names and values.
 func (c *run) headerFacts() *table {
 	t := &table{}
 	t.addRow("seed", c.header.Seed)
@@ -99,10 +101,11 @@ func (c *run) headerFacts() *table {
 	return t
 }
 
+// startFormat is the form in which reports show the time of a start.
 const startFormat = "2006-01-02 15:04:05 MST"
 
-// allVerdicts are the verdicts, broken ones first. A violation without a verdict, as in a
-// history that was cut short, has one all the same.
+// allVerdicts returns the verdicts, broken ones first. Violations without a verdict, as in a history that was
+// cut short, get one.
 func (c *run) allVerdicts() []check.Verdict {
 	count := map[check.Invariant]uint64{}
 	for _, v := range c.violations {
@@ -121,9 +124,10 @@ func (c *run) allVerdicts() []check.Verdict {
 	return verdicts
 }
 
-// verdictWords are what a verdict can be, worst first, with their classes.
+// verdictWords has the words for verdicts with their classes, worst first, by verdictRank.
 var verdictWords = []cell{{Text: "broken", Class: "violation"}, {Text: "undecided", Class: "void"}, {Text: "held", Class: "pass"}, {Text: "not judged"}}
 
+// verdictRank returns the index of a verdict in verdictWords.
 func verdictRank(v check.Verdict) int {
 	switch {
 	case v.Broken > 0:
@@ -136,7 +140,7 @@ func verdictRank(v check.Verdict) int {
 	return 2
 }
 
-// verdictCounts says how many verdicts are which.
+// verdictCounts returns how many verdicts have each word, on one line.
 func verdictCounts(verdicts []check.Verdict) string {
 	var count [4]int
 	for _, v := range verdicts {
@@ -151,6 +155,7 @@ func verdictCounts(verdicts []check.Verdict) string {
 	return text
 }
 
+// verdictTable returns a table with a row for each verdict.
 func verdictTable(verdicts []check.Verdict) *table {
 	t := &table{Heads: []string{"verdict", "invariant", "promise", "judged", "broken", "undecided"}, right: []int{3, 4, 5}}
 	for _, v := range verdicts {
@@ -159,7 +164,7 @@ func verdictTable(verdicts []check.Verdict) *table {
 	return t
 }
 
-// violationText lists violations by invariant, with their evidence.
+// violationText lists the violations by invariant with their evidence, at most maxEvidence of each invariant.
 func (c *run) violationText() string {
 	var b strings.Builder
 	byInvariant := map[check.Invariant][]check.Violation{}
@@ -182,7 +187,8 @@ func (c *run) violationText() string {
 	return b.String()
 }
 
-// drawTimeline has rows for violations, kinds of fault, hubs and edges.
+// drawTimeline returns a timeline with a row for the violations, for each kind of fault, for each hub and for
+// each edge. Edges with a violation come first.
 func (c *run) drawTimeline() *timeline {
 	var rows []timelineRow
 	if len(c.violations) > 0 {
@@ -225,10 +231,10 @@ func (c *run) drawTimeline() *timeline {
 	return newTimeline(c.lasted, rows)
 }
 
-// formatKind is the fault's kind with its parameters.
+// formatKind returns the fault's kind and detail.
 func (f *fault) formatKind() string { return strings.TrimSpace(f.Kind + " " + f.Detail) }
 
-// formatTargets says who a fault is on.
+// formatTargets lists the targets of a fault, shortened where there are more than three; "everyone" for none.
 func formatTargets(targets []string) string {
 	if more := len(targets) - 3; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(targets[:2], ", "), more+1)
@@ -236,6 +242,8 @@ func formatTargets(targets []string) string {
 	return cmp.Or(strings.Join(targets, ", "), "everyone")
 }
 
+// timelineSpan returns the fault's span in the timeline, with another state for a fault that ended without a
+// hit.
 func (f *fault) timelineSpan() span {
 	s := span{from: f.from, to: f.to, state: barFault, of: f.formatKind() + " on " + formatTargets(f.Targets)}
 	if f.ended && f.Hits == 0 {
@@ -244,6 +252,7 @@ func (f *fault) timelineSpan() span {
 	return s
 }
 
+// faultKindTable returns a table with the numbers of each kind of fault.
 func (c *run) faultKindTable() *table {
 	t := &table{Heads: []string{"fault", "times", "hits", "never hit"}, right: []int{1, 2, 3}}
 	for _, f := range c.sum.Faults {
@@ -252,7 +261,7 @@ func (c *run) faultKindTable() *table {
 	return t
 }
 
-// classIf returns a class, or a state, where it applies.
+// classIf returns class where yes is true, else "".
 func classIf(yes bool, class string) string {
 	if yes {
 		return class
@@ -260,6 +269,7 @@ func classIf(yes bool, class string) string {
 	return ""
 }
 
+// faultTable returns a table with a row for each fault.
 func (c *run) faultTable() *table {
 	t := &table{Heads: []string{"from", "to", "fault", "on", "hits"}, right: []int{0, 1, 4}, most: maxFaultRows}
 	for _, f := range c.faults {
@@ -272,6 +282,7 @@ func (c *run) faultTable() *table {
 	return t
 }
 
+// refusalTable returns a table with a row for each different refusal, sorted by code and number.
 func (c *run) refusalTable() *table {
 	t := &table{Heads: []string{"code", "by", "whom", "reason", "times", "first", "last"}, right: []int{4, 5, 6}, most: maxOtherRows}
 	for _, r := range slices.SortedFunc(maps.Keys(c.refusals), func(a, b refusal) int {
@@ -284,6 +295,7 @@ func (c *run) refusalTable() *table {
 	return t
 }
 
+// branchTable returns a table with the count of each branch, the largest first. It sorts c.sometimes.
 func (c *run) branchTable() *table {
 	t := &table{Heads: []string{"branch", "times", "at least"}, right: []int{1, 2}}
 	slices.SortStableFunc(c.sometimes, func(a, b history.Sometimes) int { return cmp.Compare(b.Count, a.Count) })
@@ -293,6 +305,7 @@ func (c *run) branchTable() *table {
 	return t
 }
 
+// totalTable returns a table with the numbers of records, allocations, operations and requests.
 func (c *run) totalTable() *table {
 	t := &table{right: []int{1}}
 	t.addRow("records", c.sum.Records)
@@ -305,6 +318,7 @@ func (c *run) totalTable() *table {
 	return t
 }
 
+// noteTable returns a table with a row for each note.
 func (c *run) noteTable() *table {
 	t := &table{Heads: []string{"at", "where", "note"}, right: []int{0}, most: maxFaultRows}
 	for _, n := range c.notes {
@@ -313,19 +327,19 @@ func (c *run) noteTable() *table {
 	return t
 }
 
-// PrintJudgement prints what today's checkers make of an old run, at most 100
-// characters wide but for their evidence.
+// PrintJudgement writes to w the result of judging a recorded run again, as text of at most 100 characters a
+// line but for evidence.
 func PrintJudgement(w io.Writer, j history.Judgement) error {
 	var b strings.Builder
-	paragraph(&b, fmt.Sprintf("%s, seed %d, %s in %s time: %s then", j.Header.Name, j.Header.Seed, stamp(j.Recorded.Lasted), j.Header.Clock, j.Recorded.Outcome))
+	writeParagraph(&b, fmt.Sprintf("%s, seed %d, %s in %s time: %s then", j.Header.Name, j.Header.Seed, stamp(j.Recorded.Lasted), j.Header.Clock, j.Recorded.Outcome))
 	if j.CutShort {
-		paragraph(&b, "The history was cut short: what only the end of a run shows is not judged.")
+		writeParagraph(&b, "The history was cut short: what only the end of a run shows is not judged.")
 	}
 	b.WriteString("\n")
 	verdictTable(j.Verdicts).writeTable(&b)
 	for _, v := range j.Found[:min(len(j.Found), maxPrintedViolations)] {
 		b.WriteString("\n")
-		paragraph(&b, v.String())
+		writeParagraph(&b, v.String())
 		for _, line := range v.Evidence {
 			fmt.Fprintf(&b, "    %s\n", printable(line))
 		}
@@ -335,16 +349,16 @@ func PrintJudgement(w io.Writer, j history.Judgement) error {
 	}
 	fmt.Fprintf(&b, "\n%s\n", verdictCounts(j.Verdicts))
 	for _, d := range j.Differs() {
-		paragraph(&b, "judged otherwise than then: "+d)
+		writeParagraph(&b, "judged otherwise than then: "+d)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// maxPrintedViolations bounds how many violations a terminal is shown.
+// maxPrintedViolations bounds the violations that a terminal shows.
 const maxPrintedViolations = 20
 
-// stampOrDash prints a duration, and a dash for none.
+// stampOrDash shows a duration as stamp does, and a dash for less than a millisecond.
 func stampOrDash(d time.Duration) string {
 	if d < time.Millisecond {
 		return "–"

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// span is a state that lasted. merged is how many changes were drawn together as
-// it; 0: it is one state.
+// span is a state with its time. merged is the number of short states that it stands for; 0: it is one state.
 type span struct {
 	from, to time.Duration
 	state    string
 	merged   int
-	of       string // what was so, where several share a row
+	of       string // the thing that had the state, where several share a row
 }
 
-// mixed is the state of a span that stands for several.
+// mixed is the state of a span that stands for several states.
 const mixed = "mixed"
 
-// stateSpans is what one thing was, over time: spans without an overlap, in order.
-// While the last one is open, its end is not known.
+// stateSpans is the states of one thing over time: spans in order, without overlaps. While open is true the end
+// of the last span is not known.
 type stateSpans struct {
 	spans []span
 	open  bool
 }
 
-// maxSpans bounds the spans of one thing while they are collected; then the shortest are merged.
+// maxSpans bounds the spans of one thing while a history is read. At the bound the shortest are merged.
 const maxSpans = 4096
 
-// setState notes that from now on the state is another one; "" is none.
+// setState ends the present state at a time and begins another one; "": no state. The same state goes on. A
+// state that lasted no time is dropped.
 func (l *stateSpans) setState(at time.Duration, state string) {
 	if l.open {
 		last := &l.spans[len(l.spans)-1]
@@ -37,7 +37,7 @@ func (l *stateSpans) setState(at time.Duration, state string) {
 			return
 		}
 		last.to, l.open = max(last.from, at), false
-		if last.to == last.from { // it never was
+		if last.to == last.from { // it lasted no time
 			l.spans = l.spans[:len(l.spans)-1]
 		}
 	}
@@ -55,7 +55,7 @@ func (l *stateSpans) setState(at time.Duration, state string) {
 	l.open = true
 }
 
-// currentState is what it is now; "": nothing.
+// currentState returns the present state; "": there is none.
 func (l *stateSpans) currentState() string {
 	if !l.open {
 		return ""
@@ -63,7 +63,7 @@ func (l *stateSpans) currentState() string {
 	return l.spans[len(l.spans)-1].state
 }
 
-// close ends what is open at the end of the run.
+// close ends the present state, where there is one, at the run's end.
 func (l *stateSpans) close(at time.Duration) {
 	if l.open {
 		last := &l.spans[len(l.spans)-1]
@@ -71,8 +71,8 @@ func (l *stateSpans) close(at time.Duration) {
 	}
 }
 
-// mergeShortSpans draws neighbours together until a stretch of them lasts for at least
-// shortest. What lasts that long by itself stays as it is.
+// mergeShortSpans returns the spans with neighbours merged that are shorter than shortest, until each merged
+// one lasts that long. Spans that last that long by themselves stay.
 func mergeShortSpans(spans []span, shortest time.Duration) []span {
 	var out []span
 	for _, s := range spans {
@@ -90,12 +90,13 @@ func mergeShortSpans(spans []span, shortest time.Duration) []span {
 	return slices.Clip(out)
 }
 
+// isShorterThan reports whether the span lasts less than shortest.
 func (s span) isShorterThan(shortest time.Duration) bool { return s.to-s.from < shortest }
 
-// changeCount is how many states it stands for.
+// changeCount returns the number of states that the span stands for.
 func (s span) changeCount() int { return max(s.merged, 1) }
 
-// describeSpan says what it is, for people.
+// describeSpan shows the span's thing, state and time on one line.
 func (s span) describeSpan() string {
 	what := s.state
 	if s.merged > 0 {
@@ -107,8 +108,8 @@ func (s span) describeSpan() string {
 	return fmt.Sprintf("%s, %s to %s (%s)", what, stamp(s.from), stamp(s.to), stamp(s.to-s.from))
 }
 
-// stamp prints a time or a duration: to the millisecond below a second, to a tenth
-// below an hour, to the second above, with days.
+// stamp shows a time or a duration, rounded to a millisecond below a second, to a tenth of a second below an
+// hour, else to a second. From two days on it shows days.
 func stamp(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -122,16 +123,16 @@ func stamp(d time.Duration) string {
 	}
 	const day = 24 * time.Hour
 	if d < 2*day {
-		return trimmed(d)
+		return formatTrimmed(d)
 	}
 	if rest := d % day; rest != 0 {
-		return fmt.Sprintf("%dd%s", d/day, trimmed(rest))
+		return fmt.Sprintf("%dd%s", d/day, formatTrimmed(rest))
 	}
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// trimmed prints a duration without units that are zero at its end: 1h, not 1h0m0s.
-func trimmed(d time.Duration) string {
+// formatTrimmed shows a duration without zero units at its end: 1h, not 1h0m0s.
+func formatTrimmed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = s[:len(s)-2]

@@ -7,23 +7,23 @@ import (
 	"unicode/utf8"
 )
 
-// pageWidth is how wide a terminal is taken to be, in characters.
+// pageWidth is the assumed width of a terminal, in characters.
 const pageWidth = 100
 
-// table has cells in columns. On a terminal it is at most pageWidth wide: cells take several
-// lines where they must.
+// table is a table of cells. On a terminal it is at most pageWidth wide: long cells are broken into several
+// lines.
 type table struct {
-	Heads    []string // nil: it has none
-	right    []int    // columns that are aligned at their right
-	most     int      // rows on a page; 0: all
-	mostText int      // rows on a terminal; 0: all
+	Heads    []string // titles of the columns; nil: none
+	right    []int    // indexes of the columns that are aligned right
+	most     int      // bound of the rows on a page; 0: none
+	mostText int      // bound of the rows on a terminal; 0: none
 	rows     [][]cell
 }
 
-// cell is a value of a table. Class is a word of style.css, Link where it leads.
+// cell is a text of a table. Class is a class of style.css, Link the target of a link; "": none.
 type cell struct{ Text, Class, Link string }
 
-// addRow adds a row. A value that is a cell is taken as it is, others as they print.
+// addRow appends a row. Values that are no cell are shown as fmt.Sprint does.
 func (t *table) addRow(values ...any) {
 	row := make([]cell, len(values))
 	for i, v := range values {
@@ -39,17 +39,18 @@ func (t *table) addRow(values ...any) {
 // PageRows returns the rows that a page shows.
 func (t *table) PageRows() [][]cell { return t.rows[:len(t.rows)-t.PageLeft()] }
 
-// PageLeft returns how many rows a page does not show.
-func (t *table) PageLeft() int { return leftOut(len(t.rows), t.most) }
+// PageLeft returns the number of rows that a page leaves out.
+func (t *table) PageLeft() int { return rowsLeftOut(len(t.rows), t.most) }
 
-func leftOut(rows, most int) int {
+// rowsLeftOut returns the number of rows beyond most (0: without a bound).
+func rowsLeftOut(rows, most int) int {
 	if most == 0 {
 		return 0
 	}
 	return max(0, rows-most)
 }
 
-// Class returns the classes of a cell of a column.
+// Class returns the CSS classes of a cell in a column: class, and "num" where the column is aligned right.
 func (t *table) Class(column int, class string) string {
 	if slices.Contains(t.right, column) {
 		return strings.TrimSpace("num " + class)
@@ -57,9 +58,9 @@ func (t *table) Class(column int, class string) string {
 	return class
 }
 
-// writeTable adds the table to b, indented by two.
+// writeTable appends the table as text to b, indented by two.
 func (t *table) writeTable(b *strings.Builder) {
-	left := leftOut(len(t.rows), t.mostText)
+	left := rowsLeftOut(len(t.rows), t.mostText)
 	var lines [][]string
 	if t.Heads != nil {
 		lines = append(lines, nil)
@@ -84,20 +85,21 @@ func (t *table) writeTable(b *strings.Builder) {
 	writeLeftOut(b, len(t.rows), t.mostText)
 }
 
-// writeLeftOut says how many rows there are beyond most.
+// writeLeftOut appends a line with the number of rows beyond most, where there are any.
 func writeLeftOut(b *strings.Builder, rows, most int) {
-	if left := leftOut(rows, most); left > 0 {
+	if left := rowsLeftOut(rows, most); left > 0 {
 		fmt.Fprintf(b, "%*sand %d more\n", indent, "", left)
 	}
 }
 
-// Spaces before a table, and between its columns.
+// Numbers of spaces before a table, and between its columns.
 const (
 	indent = 2
 	space  = 2
 )
 
-// columnWidths makes the widest column narrower until the columns fit.
+// columnWidths returns the widths of the columns. It takes from the widest ones until the table fits into
+// pageWidth.
 func columnWidths(lines [][]string) []int {
 	widths := make([]int, len(lines[0]))
 	over := indent - space - pageWidth
@@ -113,6 +115,7 @@ func columnWidths(lines [][]string) []int {
 	return widths
 }
 
+// writeRow appends a row to b, on as many lines as its longest cell needs.
 func (t *table) writeRow(b *strings.Builder, widths []int, cells []string) {
 	height := 1
 	wrapped := make([][]string, len(cells))
@@ -134,8 +137,8 @@ func (t *table) writeRow(b *strings.Builder, widths []int, cells []string) {
 	}
 }
 
-// wrapText breaks a text at spaces into lines of at most width characters; a word
-// that is longer is cut. It returns at least one line.
+// wrapText breaks a text at spaces into lines of at most width characters, and cuts words that are longer. It
+// returns at least one line.
 func wrapText(text string, width int) []string {
 	var lines []string
 	line := ""
@@ -159,14 +162,14 @@ func wrapText(text string, width int) []string {
 	return append(lines, line)
 }
 
-// paragraph adds a text that takes as many lines as it needs.
-func paragraph(b *strings.Builder, text string) {
+// writeParagraph appends a text to b, wrapped to pageWidth; further lines are indented.
+func writeParagraph(b *strings.Builder, text string) {
 	for i, line := range wrapText(printable(text), pageWidth-indent) {
 		fmt.Fprintf(b, "%*s%s\n", min(i, 1)*indent, "", line)
 	}
 }
 
-// truncateText shortens a text to so many characters.
+// truncateText returns a text shortened to width characters, with "…" at its end where it was longer.
 func truncateText(s string, width int) string {
 	if r := []rune(s); len(r) > width {
 		return string(r[:max(0, width-1)]) + "…"
@@ -174,7 +177,8 @@ func truncateText(s string, width int) string {
 	return s
 }
 
-// printable keeps what would steer a terminal out of text from elsewhere.
+// printable replaces control characters and invalid bytes by "?", so that a text from elsewhere cannot control
+// the terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 || r == utf8.RuneError {

@@ -8,62 +8,63 @@ import (
 	"unicode/utf8"
 )
 
-// States of bars, beside those of nodes. style.css has a class for each.
+// States of bars, besides the statuses of nodes. style.css has a class for each.
 const (
 	barFault     = "fault"
 	barMissed    = "missed" // a fault that never hit
 	barViolation = "violation"
-	barPlaced    = "placed" // an allocation that is there and does not run
+	barPlaced    = "placed" // an allocation that is placed and does not run
 	barRuns      = "runs"
-	barUnseen    = "unseen" // it runs, and no hub sees it
+	barUnseen    = "unseen" // an allocation that runs, and that the hubs call unknown or lost
 )
 
-// textSigns are the bars that a terminal is shown.
+// textSigns are the characters of bars on a terminal.
 var textSigns = map[string]rune{barFault: '▓', barPlaced: '·', barRuns: '━', barUnseen: '┄'}
 
+// textLegend explains textSigns below a timeline.
 const textLegend = "━ runs  ┄ runs, and no hub sees it  · does not run  ▓ broken"
 
 // Bounds of a timeline.
 const (
-	maxTimelineRows = 120
-	maxTextRows     = 100
+	maxTimelineRows = 120 // on a page
+	maxTextRows     = 100 // on a terminal
 	maxBars         = 2000
 	maxLegend       = 16
 	textCells       = 62 // columns of time on a terminal
 )
 
-// timeline shows over time, in a row for each, what was broken and what ran.
+// timeline shows states over time, with a row for each fault, member or allocation.
 type timeline struct {
 	Ticks  []tick
 	Rows   []timelineRow
 	Legend []string
-	Left   []string // what was left out
-	lasted time.Duration
-	bars   int
+	Left   []string      // descriptions of what was left out or merged
+	lasted time.Duration // length of the whole axis
+	bars   int           // number of bars in all rows
 }
 
-// timelineRow is a fault, a member of the cluster or an allocation. Later spans cover
-// earlier ones.
+// timelineRow is the row of a fault, a member or an allocation. Later spans are drawn over earlier ones.
 type timelineRow struct {
 	Name, On string
 	Bars     []bar
 	spans    []span
 }
 
-// bar is a span on a page. X and Width are in percent of the whole time.
+// bar is a span on a page. X and Width are percentages of the whole time.
 type bar struct {
 	X, Width     float64
 	Class, Title string
 }
 
-// tick is a time on the axis.
+// tick is a marked time of the axis. X is its percentage of the whole time.
 type tick struct {
 	X    float64
 	Text string
 	at   time.Duration
 }
 
-// newTimeline draws rows as finely as maxBars allows.
+// newTimeline returns a timeline of a run of length lasted. It merges short spans as far as needed to stay
+// within maxBars.
 func newTimeline(lasted time.Duration, rows []timelineRow) *timeline {
 	lasted = max(lasted, time.Millisecond)
 	for shortest := lasted / 1000; ; shortest = 2*shortest + 1 {
@@ -76,7 +77,8 @@ func newTimeline(lasted time.Duration, rows []timelineRow) *timeline {
 	}
 }
 
-// drawBars draws the rows' spans. Neighbours that are shorter than shortest are merged.
+// drawBars makes the bars of all rows, and the legend. Neighbouring spans shorter than shortest are merged, and
+// rows beyond maxTimelineRows left out; Left says so.
 func (t *timeline) drawBars(shortest time.Duration) {
 	if left := len(t.Rows) - maxTimelineRows; left > 0 {
 		t.Rows = t.Rows[:maxTimelineRows]
@@ -99,12 +101,12 @@ func (t *timeline) drawBars(shortest time.Duration) {
 	}
 }
 
-// percentAt is a time as a part of the whole, to a thousandth.
+// percentAt returns a time as a percentage of the whole, rounded down to a thousandth.
 func (t *timeline) percentAt(d time.Duration) float64 {
 	return float64(int64(100_000*float64(d)/float64(t.lasted))) / 1000
 }
 
-// addTicks marks about ten round times.
+// addTicks adds ticks at round times, at most thirteen.
 func (t *timeline) addTicks() {
 	step := tickStep(t.lasted)
 	for i := range t.lasted/step + 1 {
@@ -113,7 +115,7 @@ func (t *timeline) addTicks() {
 	}
 }
 
-// tickStep is the round duration that divides a run into at most twelve.
+// tickStep returns the smallest round duration that divides a run into at most twelve parts.
 func tickStep(lasted time.Duration) time.Duration {
 	const day = 24 * time.Hour
 	for _, step := range []time.Duration{
@@ -130,7 +132,7 @@ func tickStep(lasted time.Duration) time.Duration {
 	return lasted / 10
 }
 
-// writeTimeline draws the rows in characters.
+// writeTimeline appends the timeline as text to b: the axis, at most maxTextRows rows, and the legend.
 func (t *timeline) writeTimeline(b *strings.Builder) {
 	rows := t.Rows[:min(len(t.Rows), maxTextRows)]
 	width := 16
@@ -148,7 +150,7 @@ func (t *timeline) writeTimeline(b *strings.Builder) {
 	line("", "", []rune(textLegend))
 }
 
-// axisCells has every other tick, as far as there is room.
+// axisCells returns the characters of the axis: every other tick's time, where there is room.
 func (t *timeline) axisCells() []rune {
 	cells := []rune(strings.Repeat(" ", textCells))
 	free := 0
@@ -162,7 +164,8 @@ func (t *timeline) axisCells() []rune {
 	return cells
 }
 
-// paintSpans paints spans over one another. Each of them has one cell at least.
+// paintSpans returns the characters of a row. Later spans cover earlier ones, and each has at least one
+// character.
 func (t *timeline) paintSpans(spans []span) []rune {
 	cells := []rune(strings.Repeat(" ", textCells))
 	for _, s := range spans {
@@ -174,6 +177,7 @@ func (t *timeline) paintSpans(spans []span) []rune {
 	return cells
 }
 
+// cellIndex returns the column of a time on a terminal.
 func (t *timeline) cellIndex(at time.Duration) int {
 	return max(0, min(textCells-1, int(float64(at)/float64(t.lasted)*textCells)))
 }
