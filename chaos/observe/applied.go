@@ -12,12 +12,12 @@ import (
 	"skerry/syncproto"
 )
 
-// digestEvery is at which entries the state's digest is taken: by their number, so
-// that all hubs take it at the same ones.
+// digestEvery selects the entries after which the state's digest is taken: those whose index it divides, the
+// same on every hub.
 const digestEvery = 16
 
-// Applied is a command that a hub applied. effects says whether what it did is
-// wanted, too (check.Monitor.Wants).
+// Applied converts an entry that a hub applied for the checkers. effects asks for the changes that the entry
+// made, too, which cost more (see check.Monitor.Wants).
 func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
 	seen := &check.Applied{
 		Hub: hub, Index: a.Index, Term: a.Term, Kind: state.KindOf(a.Command).String(),
@@ -35,16 +35,18 @@ func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
 	return seen
 }
 
+// effectsOf returns the changes that an entry made to sessions, nodes, allocations, jobs, deployments and
+// evaluations. They come from the command, its result and the state after it.
 func effectsOf(a consensus.Applied) *check.Effects {
 	e := &check.Effects{}
 	switch c := a.Command.(type) {
 	case state.SessionOpen:
-		e.Opened = opened(c, a)
+		e.Opened = openedSession(c, a)
 	case state.NodeStatus:
-		e.Moved = moved(c, a)
+		e.Moved = movedNodes(c, a)
 	case state.AllocUpdates:
-		e.Batches = batches(c, a.Result)
-		e.Recorded = recorded(e.Batches, a)
+		e.Batches = rowBatches(c, a.Result)
+		e.Recorded = recordedRows(e.Batches, a)
 	case state.JobRegister:
 		if a.Result.Err == nil {
 			e.Jobs = []check.JobChange{{Job: c.Job.ID, Tag: c.Job.Meta[check.TagMeta], Version: a.Result.Version}}
@@ -54,25 +56,25 @@ func effectsOf(a consensus.Applied) *check.Effects {
 			e.Jobs = []check.JobChange{{Job: c.ID, Stop: true}}
 		}
 	case state.Plan:
-		planned(e, c, a.View)
+		addPlannedAllocs(e, c, a.View)
 		e.Rollouts, e.Advances = rolloutChanges(a, e.Allocs)
-		e.Ended = ended(a, c.DeploymentUpdates...)
+		e.Ended = endedDeployments(a, c.DeploymentUpdates...)
 	case state.DeploymentStatus:
-		e.Ended = ended(a, c.Update)
+		e.Ended = endedDeployments(a, c.Update)
 	case state.AllocHealth:
 		if c.Update != nil {
-			e.Ended = ended(a, *c.Update)
+			e.Ended = endedDeployments(a, *c.Update)
 		}
 	case state.DeploymentPromote:
-		e.Promoted = promoted(c, a)
+		e.Promoted = promotedDeployments(c, a)
 	case state.PeriodicLaunch:
-		e.Launched = launched(c, a)
+		e.Launched = launchedChild(c, a)
 	case state.JobDispatch:
-		e.Dispatched = dispatched(c, a)
+		e.Dispatched = dispatchedChild(c, a)
 	case state.NodeDrain:
-		e.Drains = drain(c, a)
+		e.Drains = drainChange(c, a)
 	case state.DrainStep:
-		e.Drains, e.Flagged = drained(c, a), c.Migrate
+		e.Drains, e.Flagged = endedDrains(c, a), c.Migrate
 	case state.AllocStop:
 		e.Flagged = c.Allocs
 	case state.Fence:
@@ -86,8 +88,8 @@ func effectsOf(a consensus.Applied) *check.Effects {
 	return e
 }
 
-// opened is nil where the session was refused.
-func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
+// openedSession returns the session that an entry committed; nil: the session was refused.
+func openedSession(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	r := a.Result.Session
 	if r == nil || a.Result.Err != nil {
 		return nil
@@ -98,9 +100,9 @@ func opened(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	}
 }
 
-// moved are the nodes that an entry moved, each with the deadline that it was for: that of
-// its newest session, unless the entry names none such.
-func moved(c state.NodeStatus, a consensus.Applied) []check.Moved {
+// movedNodes returns the nodes that an entry made disconnected or down, each with the epoch of the deadline. If the
+// command names a node several times, that of the newest session counts.
+func movedNodes(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	var ms []check.Moved
 	for _, id := range a.Result.Moved {
 		node, ok := a.View.Node(id)
@@ -118,7 +120,9 @@ func moved(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	return ms
 }
 
-func batches(c state.AllocUpdates, r state.Result) []check.Batch {
+// rowBatches returns each node's rows in an entry with their result. Rows that cannot be decoded have only their
+// number.
+func rowBatches(c state.AllocUpdates, r state.Result) []check.Batch {
 	var bs []check.Batch
 	for i, b := range c.Batches {
 		if i >= len(r.Updates) || len(b.Rows) == 0 && r.Updates[i].Code == "" {
@@ -132,7 +136,7 @@ func batches(c state.AllocUpdates, r state.Result) []check.Batch {
 		for k, raw := range b.Rows {
 			row, err := syncproto.DecodeRow(raw)
 			if err != nil {
-				row = fleet.Transition{Seq: b.First + fleet.Seq(k)} // and the batch was refused, or a tap says so
+				row = fleet.Transition{Seq: b.First + fleet.Seq(k)} // such a batch is refused, or another checker reports it
 			}
 			seen.Rows = append(seen.Rows, row)
 		}
@@ -141,8 +145,9 @@ func batches(c state.AllocUpdates, r state.Result) []check.Batch {
 	return bs
 }
 
-// recorded is what the histories have of what was applied.
-func recorded(batches []check.Batch, a consensus.Applied) []check.Recorded {
+// recordedRows returns, for each allocation with applied rows, the numbers of the rows that this entry added to its
+// history.
+func recordedRows(batches []check.Batch, a consensus.Applied) []check.Recorded {
 	var rs []check.Recorded
 	for _, b := range batches {
 		if b.Code != "" {
@@ -166,9 +171,9 @@ func recorded(batches []check.Batch, a consensus.Applied) []check.Recorded {
 	return rs
 }
 
-// planned are the allocations that a plan names, and their nodes, as they are after
-// it.
-func planned(e *check.Effects, c state.Plan, v *state.View) {
+// addPlannedAllocs adds to e the allocations that a plan changed or placed, their nodes and the usage of these, all
+// after the plan, sorted by id.
+func addPlannedAllocs(e *check.Effects, c state.Plan, v *state.View) {
 	nodes := map[fleet.NodeID]bool{}
 	for _, byNode := range []map[fleet.NodeID][]fleet.Alloc{c.Result.NodeUpdate, c.Result.NodeAllocation} {
 		for id, allocs := range byNode {

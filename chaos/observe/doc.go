@@ -1,6 +1,6 @@
-// Package observe turns what hubs and edges show of themselves into the plain values
-// that package chaos/check judges. Runs in virtual time, whose hubs are in their own
-// process, feed their Monitor by it at once. A hub in a process of its own tells what it
-// applies in a file (Teller), which whoever watches it reads (Told). It starts no
-// goroutine, and persists nothing but that file.
+// Package observe converts the states of hubs and edges, and the entries that hubs apply,
+// into the plain values that package chaos/check judges. Runs in virtual time, whose hubs
+// are in their own process, call it and pass the values to their Monitor. A hub in a
+// process of its own writes its entries into a file (EntryWriter), which the harness reads
+// (EntryReader). The package starts no goroutine, and persists only that file.
 package observe

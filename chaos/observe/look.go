@@ -10,8 +10,8 @@ import (
 	"skerry/hub/state"
 )
 
-// Hub is a hub's state as it is. Histories, and the fingerprint of it all, are wanted of
-// a picture alone: they are the larger part of it.
+// Hub converts the state of a hub for the checkers. histories asks for the histories of nodes and allocations
+// and for a digest of the state, which are its larger part and only needed in a FleetSnapshot.
 func Hub(name string, v *state.View, histories bool) *check.Hub {
 	h := &check.Hub{Name: name, Index: v.Index()}
 	for n := range v.Nodes("") {
@@ -47,7 +47,8 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 	return h
 }
 
-// Snapshot writes a hub's state as a snapshot and reads it again, beside the hub.
+// Snapshot writes a hub's state as a snapshot, restores it into a second state in memory, and returns the
+// digests of both. The hub does not change.
 func Snapshot(name string, v *state.View) *check.Snapshot {
 	seen := &check.Snapshot{Hub: name, Index: v.Index(), State: v.Digest()}
 	var file bytes.Buffer
@@ -60,8 +61,8 @@ func Snapshot(name string, v *state.View) *check.Snapshot {
 	return seen
 }
 
-// Edge is where an edge stands. rows are those that its journal did not hold at the
-// last look.
+// Edge converts the state of an edge for the checkers. rows are the rows of its journal that are new since the
+// last poll.
 func Edge(name string, id fleet.NodeID, link local.Link, journal local.Journal, rows []fleet.Transition) *check.Edge {
 	return &check.Edge{
 		Name: name, NodeID: id, Rows: rows,

@@ -12,8 +12,9 @@ import (
 	"skerry/hub/state"
 )
 
-// rolloutChanges are what a plan does to rollouts: by group and version, what it starts anew
-// beside what is starting already.
+// rolloutChanges returns what a plan does to the rollout of each group: the allocations that it takes down, and
+// those that start already. advances are its placements of newer versions. placed are the allocations that the
+// plan changed.
 func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, advances []check.Advance) {
 	for i := range placed {
 		now := &placed[i]
@@ -34,11 +35,11 @@ func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollo
 			continue
 		}
 		if before != nil && before.AllocModifyIndex < a.Index && makesRoom(a.View, before, now.ID) {
-			r.Starting = append(r.Starting, check.Part{Alloc: now.ID, Node: now.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary()})
+			r.Starting = append(r.Starting, check.Part{Alloc: now.ID, Node: now.NodeID, Site: siteOf(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary()})
 		}
 		if before != nil && isTakenDown(a, before) && before.JobHash != now.JobHash {
 			r.Turns = append(r.Turns, check.Turn{
-				Alloc: now.ID, Old: before.ID, Node: before.NodeID, Site: site(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
+				Alloc: now.ID, Old: before.ID, Node: before.NodeID, Site: siteOf(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
 				Served: isInService(before),
 			})
 		}
@@ -49,16 +50,15 @@ func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollo
 	return rs, advances
 }
 
-// isTakenDown reports whether an allocation was taken down by the entry while it was in
-// sight and had not ended.
+// isTakenDown reports whether the entry stopped an allocation that was pending or running on a ready node.
 func isTakenDown(a consensus.Applied, old *fleet.Alloc) bool {
 	n, known := a.View.Node(old.NodeID)
 	return old.AllocModifyIndex == a.Index && old.ServerTerminal() && known && n.Status == fleet.NodeReady &&
 		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
 }
 
-// isInService reports whether an allocation that is taken down was in service: one that no
-// deployment started was as soon as it ran.
+// isInService reports whether an allocation that is taken down was in service: it was healthy, or running where
+// no deployment started it.
 func isInService(old *fleet.Alloc) bool {
 	if old.DeploymentID == "" {
 		return old.ClientStatus == fleet.ClientRunning
@@ -66,7 +66,8 @@ func isInService(old *fleet.Alloc) bool {
 	return old.DeploymentStatus.IsHealthy()
 }
 
-func site(v *state.View, id fleet.NodeID) string {
+// siteOf returns the siteOf of a node; "": the node is not known.
+func siteOf(v *state.View, id fleet.NodeID) string {
 	n, ok := v.Node(id)
 	if !ok {
 		return ""
@@ -74,16 +75,17 @@ func site(v *state.View, id fleet.NodeID) string {
 	return n.SiteName()
 }
 
-// missedSite is the site that goes without an allocation that is not healthy yet: where
-// what it replaces was.
+// missedSite returns the site that lacks an allocation until a new one is healthy: that of the allocation that
+// it replaces, else its own.
 func missedSite(v *state.View, a *fleet.Alloc) string {
 	if before, ok := v.Alloc(a.PreviousAllocation); ok {
-		return site(v, before.NodeID)
+		return siteOf(v, before.NodeID)
 	}
-	return site(v, a.NodeID)
+	return siteOf(v, a.NodeID)
 }
 
-// rolloutOf is the rollout of a group that a deployment has begun; nil: there is none.
+// rolloutOf returns the rollout of a group in a deployment from rs. It adds it with its canaries and the
+// allocations that start already where it is not in rs; nil: there is no such rollout.
 func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, job *fleet.Job, group string) *check.Rollout {
 	dep, ok := a.View.Deployment(id)
 	if id == "" || !ok || job == nil {
@@ -116,7 +118,7 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 			continue
 		}
 		p := check.Part{Alloc: other.ID, Node: other.NodeID, Canary: other.DeploymentStatus.IsCanary(), Site: n.SiteName()}
-		if before, ok := a.View.Alloc(other.PreviousAllocation); ok && site(a.View, before.NodeID) != p.Site {
+		if before, ok := a.View.Alloc(other.PreviousAllocation); ok && siteOf(a.View, before.NodeID) != p.Site {
 			p.Site = ""
 		}
 		r.Starting = append(r.Starting, p)
@@ -126,8 +128,9 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 	return &(*rs)[len(*rs)-1]
 }
 
-// ended are the deployments that the entry ended, and how far they had got.
-func ended(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended {
+// endedDeployments returns those of the updated deployments that the entry made successful or failed, with the progress of
+// their groups.
+func endedDeployments(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended {
 	var es []check.Ended
 	for _, u := range updates {
 		d, ok := a.View.Deployment(u.DeploymentID)
@@ -139,7 +142,8 @@ func ended(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended
 	return es
 }
 
-// deploymentProgress is how far each group of a deployment is.
+// deploymentProgress returns the progress of each group of a deployment; nil: the state no longer has the job's
+// version.
 func deploymentProgress(a consensus.Applied, d *fleet.Deployment) []check.GroupProgress {
 	versions := a.View.JobVersions(d.Namespace, d.JobID)
 	i := slices.IndexFunc(versions, func(j *fleet.Job) bool { return j.Version == d.JobVersion && j.CreateIndex == d.JobCreateIndex })
@@ -162,18 +166,19 @@ func deploymentProgress(a consensus.Applied, d *fleet.Deployment) []check.GroupP
 	return rs
 }
 
-// progressCounter is how far a group is, by what it has one of: a name, or a node.
+// progressCounter counts a group's allocations by what it has one of: an allocation name, or a node for jobs
+// that run on every node.
 type progressCounter struct {
 	check.GroupProgress
 	view *state.View
-	job  *fleet.Job // of the deployment
+	job  *fleet.Job // the version of the deployment
 
 	healthy, away map[string]bool
 	behind        map[string][]check.Part
 }
 
-// needsNewVersion reports whether a system job's allocation was told to stop on an edge that is away,
-// for whatever reason, and has nothing in its stead: that edge is still to get the newest version.
+// needsNewVersion reports whether a system job's allocation is to stop on a node that is not ready, and has no
+// replacement. That node still has to get the newest version.
 func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 	n, known := f.view.Node(a.NodeID)
 	if !known || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || !fleet.RunsEverywhere(f.job.Type) {
@@ -184,7 +189,8 @@ func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
-// countAllocation adds an allocation that is to run.
+// countAllocation counts an allocation as healthy, as absent (its node is not ready), and as behind (it has
+// another version's tasks).
 func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	key := a.Name
 	if fleet.RunsEverywhere(f.job.Type) {
@@ -202,17 +208,18 @@ func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, missedSite(f.view, a))
 	}
 	if !same && open && diff.GroupUpdate(a.Job, f.job, f.Group) == diff.GroupDestructive {
-		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: site(f.view, a.NodeID), Away: gone})
+		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: siteOf(f.view, a.NodeID), Away: gone})
 	}
 }
 
-// finishProgress is what all that was counted comes to.
+// finishProgress returns the group's progress. An absent or outdated allocation does not count where a healthy
+// one has its name or node.
 func (f *progressCounter) finishProgress() check.GroupProgress {
 	if g := f.job.Group(f.Group); g != nil && g.Update != nil {
 		f.PerSite = g.Update.MaxUnavailablePerSite
 	}
 	for _, key := range slices.Sorted(maps.Keys(f.behind)) {
-		if !f.healthy[key] { // nobody stands in for it
+		if !f.healthy[key] { // no other allocation replaces it
 			f.Behind = append(f.Behind, f.behind[key]...)
 		}
 	}
@@ -225,7 +232,8 @@ func (f *progressCounter) finishProgress() check.GroupProgress {
 	return f.GroupProgress
 }
 
-func promoted(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {
+// promotedDeployments returns the deployment that an entry promotedDeployments; none where it was refused or is not known.
+func promotedDeployments(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {
 	d, ok := a.View.Deployment(c.DeploymentID)
 	if !ok || a.Result.Err != nil {
 		return nil
@@ -233,8 +241,9 @@ func promoted(c state.DeploymentPromote, a consensus.Applied) []check.Promotion 
 	return []check.Promotion{{Deployment: d.ID, Job: d.JobID, Auto: d.AutoPromotes()}}
 }
 
-// launched is nil where nothing was.
-func launched(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
+// launchedChild returns the child that a periodic launch made, with the other children that are not over; nil: it
+// made none.
+func launchedChild(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
 	if a.Result.Err != nil || a.Result.Child == "" {
 		return nil
 	}
@@ -252,15 +261,17 @@ func launched(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
 	return l
 }
 
-// dispatched is nil where nothing was, or without a token.
-func dispatched(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
+// dispatchedChild returns the child with which a dispatch was answered; nil: there is none, or the dispatch has no
+// token.
+func dispatchedChild(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
 	if a.Result.Err != nil || a.Result.Child == "" || c.Child == nil || c.Child.DispatchIdempotencyToken == "" {
 		return nil
 	}
 	return &check.Dispatch{Job: c.ID, Child: a.Result.Child, Token: c.Child.DispatchIdempotencyToken}
 }
 
-func drain(c state.NodeDrain, a consensus.Applied) []check.Drain {
+// drainChange returns the change that a command of an operator made to a node's drainChange; none where it was refused.
+func drainChange(c state.NodeDrain, a consensus.Applied) []check.Drain {
 	n, ok := a.View.Node(c.NodeID)
 	if !ok || a.Result.Err != nil {
 		return nil
@@ -275,8 +286,8 @@ func drain(c state.NodeDrain, a consensus.Applied) []check.Drain {
 	return []check.Drain{d}
 }
 
-// drained are the drains that a step of the drainer ended.
-func drained(c state.DrainStep, a consensus.Applied) []check.Drain {
+// endedDrains returns the drains that a step of the drainer ended.
+func endedDrains(c state.DrainStep, a consensus.Applied) []check.Drain {
 	var ds []check.Drain
 	for _, done := range c.Done {
 		if n, ok := a.View.Node(done.NodeID); ok && n.DrainStrategy == nil && n.ModifyIndex == a.Index {

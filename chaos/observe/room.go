@@ -8,8 +8,8 @@ import (
 	"skerry/hub/state"
 )
 
-// addStoppedForRoom counts a turn for an allocation that this entry stopped to make room for the newest
-// version. A later entry places that version.
+// addStoppedForRoom adds to rs a turn for an allocation that this entry stopped to make room for the newest
+// version. A later entry places its replacement.
 func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
 	if !isTakenDown(a, old) || !makesRoom(a.View, old, "") {
 		return
@@ -17,24 +17,24 @@ func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Allo
 	dep := a.View.LatestDeployment(old.Namespace, old.JobID)
 	job, _ := a.View.Job(old.Namespace, old.JobID)
 	if r := rolloutOf(a, rs, dep.ID, job, old.TaskGroup); r != nil {
-		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Canary: r.System && r.Held, Served: isInService(old)})
+		r.Turns = append(r.Turns, check.Turn{Old: old.ID, Node: old.NodeID, Site: siteOf(a.View, old.NodeID), Canary: r.System && r.Held, Served: isInService(old)})
 	}
 }
 
-// awaitingRoom lists the allocations that earlier entries stopped to make room, or since they were
+// awaitingRoom returns the allocations of a group that earlier entries stopped, for room or since they were
 // lost, and that have no replacement yet.
 func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (parts []check.Part) {
 	for old := range a.View.AllocsByJob(dep.Namespace, dep.JobID) {
 		if old.TaskGroup == group && old.AllocModifyIndex < a.Index && makesRoom(a.View, old, "") {
-			parts = append(parts, check.Part{Alloc: old.ID, Node: old.NodeID, Site: site(a.View, old.NodeID), Lost: old.WasGivenUp()})
+			parts = append(parts, check.Part{Alloc: old.ID, Node: old.NodeID, Site: siteOf(a.View, old.NodeID), Lost: old.WasGivenUp()})
 		}
 	}
 	return parts
 }
 
-// makesRoom reports whether an allocation was stopped for the newest version of its job, which
-// a deployment rolls out, and had no replacement before next ("": has none). Such an allocation is
-// of an older version, and the last one of its name or of its node; no other one is wanted there.
+// makesRoom reports whether an allocation was stopped for the newest version of its job, which an active
+// deployment rolls out, and had no replacement before next ("": has none). It has to be the last allocation of
+// its name or node, which the job still uses.
 func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	if !old.ServerTerminal() || old.NextAllocation != next {
 		return false
@@ -54,9 +54,9 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	index, named := old.NameIndex()
 	switch {
 	case everywhere && !(n.Schedulable() && job.InPool(n.NodePool) && job.InDatacenter(n.Datacenter)):
-		return false // it is the job's no more
+		return false // the job does not use the node any more
 	case !everywhere && (!named || index >= g.Count):
-		return false // nor is its name
+		return false // the job does not use the name any more
 	case diff.GroupUpdate(old.Job, job, old.TaskGroup) != diff.GroupDestructive:
 		return false
 	}
@@ -69,7 +69,7 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	return true
 }
 
-// readyNode is a node that is within reach, nil for another one.
+// readyNode returns a node that is ready; nil: it is not, or is not known.
 func readyNode(v *state.View, id fleet.NodeID) *fleet.Node {
 	n, known := v.Node(id)
 	if !known || n.Status != fleet.NodeReady {

@@ -8,17 +8,19 @@ import (
 	"os"
 )
 
-// maxLine bounds a line, and what is read at a time, in bytes.
+// maxLine bounds the length of a line, and the amount that is read at a time, in bytes.
 const maxLine = 64 << 20
 
-// FileTail reads the lines that another process adds to a file.
+// FileTail reads the lines that another process appends to a file. It keeps its position; the file is open only
+// during Next.
 type FileTail struct {
 	Path string
-	read int64 // bytes of whole lines so far
+	read int64 // bytes of whole lines that were read
 }
 
-// Next hands on each whole line that was added since the last call, up to the first error. A line
-// that has no end yet comes with a later call. A file that is not there has no lines.
+// Next calls each with every whole line that was added since the last call, up to the first error. A line
+// without its end is left for a later call. A missing file has no lines. The line is valid only during the
+// call.
 func (t *FileTail) Next(each func(line []byte) error) error {
 	f, err := os.Open(t.Path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -32,7 +34,7 @@ func (t *FileTail) Next(each func(line []byte) error) error {
 		text, err := io.ReadAll(io.NewSectionReader(f, t.read, maxLine))
 		whole := text[:bytes.LastIndexByte(text, '\n')+1]
 		if len(whole) == 0 && len(text) == maxLine {
-			err = fmt.Errorf("read %s: a line of over %d bytes", t.Path, maxLine)
+			err = fmt.Errorf("read %s: a line is longer than %d bytes", t.Path, maxLine)
 		}
 		if len(whole) == 0 && err == nil {
 			return nil

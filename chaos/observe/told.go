@@ -12,36 +12,37 @@ import (
 	"skerry/hub/consensus"
 )
 
-// A hub in a process of its own tells what it applies in a file, a line an entry: who
-// watches it has what one in its own process would show, however often the hub is killed.
+// A hub in a process of its own writes each entry that it applies as a line of a file. The
+// harness reads from it what a hub in its own process would show, also after a kill.
 
-// EntryWriter writes what a hub applies.
+// EntryWriter writes the entries that a hub applies into a file, as JSON lines.
 type EntryWriter struct {
 	hub string
 	out *os.File
 }
 
-// NewEntryWriter makes a Teller of a hub that goes on with the file. What a kill cut off there
-// stays a line of its own.
+// NewEntryWriter opens a file to append a hub's entries, and creates it where it is missing. It first ends a
+// line that a kill cut off. The caller has to call Close.
 func NewEntryWriter(hub, path string) (*EntryWriter, error) {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("tell what hub %s applies: %w", hub, err)
+		return nil, fmt.Errorf("write the entries of hub %s: %w", hub, err)
 	}
 	if _, err := out.Write([]byte("\n")); err != nil {
-		return nil, errors.Join(fmt.Errorf("tell what hub %s applies: %w", hub, err), out.Close())
+		return nil, errors.Join(fmt.Errorf("write the entries of hub %s: %w", hub, err), out.Close())
 	}
 	return &EntryWriter{hub: hub, out: out}, nil
 }
 
-// WriteEntry tells of one entry. It is called in the order of entries.
+// WriteEntry appends an entry with its effects. Calls have to be in the order of entries, from one goroutine at
+// a time.
 func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 	line, err := json.Marshal(Applied(t.hub, a, true))
 	if err != nil {
-		return fmt.Errorf("tell of entry %d: %w", a.Index, err)
+		return fmt.Errorf("write entry %d: %w", a.Index, err)
 	}
 	if _, err := t.out.Write(append(line, '\n')); err != nil {
-		return fmt.Errorf("tell of entry %d: %w", a.Index, err)
+		return fmt.Errorf("write entry %d: %w", a.Index, err)
 	}
 	return nil
 }
@@ -49,32 +50,32 @@ func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 // Close closes the file.
 func (t *EntryWriter) Close() error { return t.out.Close() }
 
-// errNotAnEntry is a line that is no entry, and none that a kill cut off.
+// errNotAnEntry is the error of a line that is no entry of the hub, and that no kill cut off.
 var errNotAnEntry = errors.New("a line is no entry")
 
-// EntryReader reads what a hub tells in a file.
+// EntryReader reads the entries that a hub writes into a file.
 type EntryReader struct {
 	hub  string
 	tail FileTail
 }
 
-// NewEntryReader makes a reader that has read nothing.
+// NewEntryReader returns a reader from the beginning of a file, which may not exist yet.
 func NewEntryReader(hub, path string) *EntryReader {
 	return &EntryReader{hub: hub, tail: FileTail{Path: path}}
 }
 
-// Next reads what was told since the last call, and hands on each entry. Effects are read
-// of those alone that wants asks for.
+// Next calls each with every entry that was written since the last call. Effects are decoded only of entries
+// for which wants is true.
 func (t *EntryReader) Next(wants func(fleet.Index) bool, each func(*check.Applied)) error {
 	err := t.tail.Next(func(line []byte) error { return t.decodeEntryLine(line, wants, each) })
 	if err != nil {
-		return fmt.Errorf("read what hub %s applies: %w", t.hub, err)
+		return fmt.Errorf("read the entries of hub %s: %w", t.hub, err)
 	}
 	return nil
 }
 
-// decodeEntryLine takes one line. Empty is the first one of each start. One that stops in the middle
-// was cut off by a kill: the hub tells of that entry again when it is back.
+// decodeEntryLine decodes a line and calls each with its entry. It ignores empty lines, and lines that a kill
+// cut off: the hub writes that entry again after its start.
 func (t *EntryReader) decodeEntryLine(line []byte, wants func(fleet.Index) bool, each func(*check.Applied)) error {
 	text := bytes.TrimSpace(line)
 	if len(text) == 0 {
