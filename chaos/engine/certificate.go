@@ -14,8 +14,8 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// cutUntilExpired cuts edges off, and heals them only when their certificates have ended:
-// behind a cut link none is renewed.
+// cutUntilExpired cuts edges off from all hubs. Its Heal waits until their certificates have expired, which are
+// not renewed without a link, and then heals the links. It hits only if one expired.
 func cutUntilExpired(_ context.Context, p *Faults, f schedule.Fault) (Active, error) {
 	edges := p.Topology.EdgesOf(f)
 	cut, err := p.CutEdges(edges, schedule.Params{Way: schedule.WayBoth})
@@ -36,14 +36,14 @@ func cutUntilExpired(_ context.Context, p *Faults, f schedule.Fault) (Active, er
 		},
 		Evidence: func() (uint64, string) {
 			if !expired.Load() {
-				return 0, "no certificate ended meanwhile"
+				return 0, "no certificate expired meanwhile"
 			}
 			return cut.Evidence()
 		},
 	}, nil
 }
 
-// certificateEnd is until when the certificate of the edge in a data directory is valid.
+// certificateEnd returns the end of validity of the certificate in an edge's data directory.
 func certificateEnd(dir string) (time.Time, error) {
 	path := filepath.Join(dir, "identity", "cert.pem")
 	b, err := os.ReadFile(path)
@@ -52,7 +52,7 @@ func certificateEnd(dir string) (time.Time, error) {
 	}
 	block, _ := pem.Decode(b)
 	if block == nil {
-		return time.Time{}, fmt.Errorf("read the certificate %s: it is no PEM", path)
+		return time.Time{}, fmt.Errorf("read the certificate %s: it is not PEM", path)
 	}
 	cert, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {

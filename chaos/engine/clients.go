@@ -15,13 +15,15 @@ import (
 	"skerry/fleet/validate"
 )
 
-// Clients of the linearizability checker, and the jobs that they fight over.
+// clientCount is the number of clients for the linearizability checker, and keyCount the
+// number of jobs that they all register and read.
 const (
 	clientCount = 3
 	keyCount    = 2
 )
 
-// startClients starts users who register and read small jobs of their own.
+// startClients starts, in g, clients that register, read and stop small jobs until ctx ends. It starts none
+// where the schedule asks for no operations.
 func (u *Users) startClients(ctx context.Context, g *errgroup.Group) {
 	if u.Schedule.Operations == 0 {
 		return
@@ -35,28 +37,32 @@ func (u *Users) startClients(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// keyClient is a client that reads and registers jobs of a few ids.
+// keyClient is a client that registers, reads and stops a few jobs that all clients share. One goroutine owns
+// it.
 type keyClient struct {
 	u     *Users
 	name  string
 	rng   *rand.Rand
-	every time.Duration
-	tags  int
-	known map[fleet.JobID]fleet.Index // modify index that was read last
+	every time.Duration               // mean pause between operations
+	tags  int                         // number of tags that were used
+	known map[fleet.JobID]fleet.Index // job modify index that was read last
 }
 
+// runOperations carries out random operations until ctx ends, and reports each to Users.Observe, but for reads
+// without an answer. An operation that began is not cancelled by ctx.
 func (c *keyClient) runOperations(ctx context.Context) {
 	c.known = map[fleet.JobID]fleet.Index{}
 	for Pause(ctx, time.Duration((0.5+c.rng.Float64())*float64(c.every))) {
 		o := c.callRandomOperation(context.WithoutCancel(ctx))
 		if o.Does == check.OpRead && o.Outcome == check.OutcomeUnknown {
-			continue // it says nothing
+			continue // it shows nothing
 		}
 		c.u.Observe(check.Observation{Operation: &o})
 	}
 }
 
-// callRandomOperation carries out one that is drawn.
+// callRandomOperation chooses an operation, a job and a hub at random, calls the hub, and returns the operation
+// with its outcome. It takes at most callTimeout.
 func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -74,12 +80,13 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 		answer, err := h.StopJob(ctx, o.Job, client.StopOptions{})
 		o.Outcome = OutcomeOf(err)
 		if o.Modify = answer.Index; o.Outcome == check.OutcomeOK && o.Modify == 0 {
-			o.Outcome = check.OutcomeNotFound // no job of that name, and nothing done
+			o.Outcome = check.OutcomeNotFound // there was no such job, and nothing changed
 		}
 	}
 	return o
 }
 
+// readKeyJob reads the job of o at a hub, and sets the outcome, tag and index of o.
 func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) {
 	o.Does = check.OpRead
 	job, err := h.Job(ctx, o.Job)
@@ -89,6 +96,8 @@ func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) {
 	}
 }
 
+// registerKeyJob registers the job of o with a new tag at a hub, and sets the outcome and index of o. With
+// enforce it demands the modify index that it read last.
 func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operation, enforce bool) {
 	o.Does = check.OpRegister
 	c.tags++
@@ -104,7 +113,7 @@ func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operatio
 	o.Modify = answer.Index
 }
 
-// keyJob is a job that places nothing; its tag is what a registration writes.
+// keyJob returns a job with a count of 0, which places nothing, and with a tag in its meta.
 func keyJob(id fleet.JobID, tag string) *fleet.Job {
 	job := &fleet.Job{
 		ID: id, Type: fleet.JobTypeService, Meta: map[string]string{"tag": tag},

@@ -1,13 +1,13 @@
-// Package engine brings a schedule's faults about on a fleet, heals them, and tells the
-// checkers of both, whatever the fleet runs on. Packages chaos/virtual and chaos/real are
-// its platforms: a cluster in one process and in virtual time, and real processes.
+// Package engine injects a schedule's faults into a fleet, heals them, and reports both
+// to the checkers. Its platforms are packages chaos/virtual (a cluster in one process, in
+// virtual time) and chaos/real (real processes).
 //
-// A kind of fault that both can do has its order of steps here, once. A Platform has what
-// these steps are made of: to kill a process, to cut a link, to fill a disk.
+// The order of steps of a fault that both platforms support is here, once. A Platform has
+// the single steps: kill a process, cut a link, fill a disk.
 //
-// Users are those who use the fleet meanwhile: they take the schedule's steps over the HTTP API, which
-// is the same everywhere. Expectations hold what is seen against a scenario.
+// Users are the clients of the fleet during a run: they carry out the schedule's steps over
+// the HTTP API. Expectations compare a run with what its scenario expects.
 //
-// Faults.Play may be called from many goroutines, and starts none that outlives it. It
-// persists nothing.
+// Faults.Play may be called from many goroutines, and starts none that outlives it. The
+// package persists nothing.
 package engine

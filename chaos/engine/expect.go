@@ -8,30 +8,29 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Expectations hold a run against what its scenario expects. Its methods may be called from any
-// goroutine.
+// Expectations compare a run with what its scenario expects. The methods may be called from any goroutine.
 type Expectations struct {
 	mu      sync.Mutex
 	judge   *schedule.ExpectationChecker
-	inForce int           // faults
-	calm    time.Duration // when the last fault was over
-	quiet   time.Duration // after that all was settled; -1: never
+	inForce int           // number of active faults
+	calm    time.Duration // when the last fault ended
+	quiet   time.Duration // from calm until all was settled; -1: not yet
 	void    []string      // faults that never hit
 }
 
-// NewExpectations makes those of a schedule.
+// NewExpectations returns the expectations of a schedule for a run that begins.
 func NewExpectations(s schedule.Schedule) *Expectations {
 	return &Expectations{judge: schedule.NewExpectationChecker(s), quiet: -1}
 }
 
-// Update has the checker be told of something.
+// Update calls f with the expectation checker, under the lock of x.
 func (x *Expectations) Update(f func(j *schedule.ExpectationChecker)) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	f(x.judge)
 }
 
-// CountFaultBegin notes that a fault is in force.
+// CountFaultBegin records that a fault has begun. The fleet then has to settle again.
 func (x *Expectations) CountFaultBegin() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -39,14 +38,14 @@ func (x *Expectations) CountFaultBegin() {
 	x.quiet = -1
 }
 
-// AwaitsQuiet reports whether the fleet is watched for becoming quiet.
+// AwaitsQuiet reports whether no fault is active and the fleet has not settled since the last one.
 func (x *Expectations) AwaitsQuiet() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.inForce == 0 && x.quiet < 0
 }
 
-// CountFaultEnd notes that a fault is over, and whether it hit.
+// CountFaultEnd records that a fault ended at the time over, with its number of hits; 0: it never hit.
 func (x *Expectations) CountFaultEnd(f schedule.Fault, over time.Duration, hits uint64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -57,7 +56,7 @@ func (x *Expectations) CountFaultEnd(f schedule.Fault, over time.Duration, hits 
 	}
 }
 
-// RecordSettled notes that all is quiet.
+// RecordSettled records that the fleet was settled at a time. Only the first call after a fault counts.
 func (x *Expectations) RecordSettled(at time.Duration) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -66,7 +65,7 @@ func (x *Expectations) RecordSettled(at time.Duration) {
 	}
 }
 
-// Unmet are the expectations that the run did not meet.
+// Unmet returns the expectations that the run has not met so far, each with the reason.
 func (x *Expectations) Unmet() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()

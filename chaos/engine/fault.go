@@ -11,28 +11,28 @@ import (
 	"skerry/chaos/schedule"
 )
 
-// Active is a fault that is in force.
+// Active is a fault that was injected.
 type Active struct {
-	// Heal ends it; nil: there is nothing to heal.
+	// Heal ends the fault; nil: it is over already.
 	Heal func(ctx context.Context) error
-	// Evidence is how often it really did something, and what. It may come late.
+	// Evidence returns how often the fault had an effect, and which. It may grow after Heal.
 	Evidence func() (hits uint64, what string)
-	// Late says that it does so only after it was brought about: by the next packet to an
-	// address that an edge no longer has, the next question to a clock that is wrong.
+	// Late says that the effect comes only some time after the injection: with the next packet
+	// to an address that an edge no longer has, or the next reading of a wrong clock.
 	Late bool
 }
 
-// Counted is evidence that is a number.
+// Counted returns an Active.Evidence with a number of hits and no description.
 func Counted(hits func() uint64) func() (uint64, string) {
 	return func() (uint64, string) { return hits(), "" }
 }
 
-// Done is a fault that was over at once and hit so often; there is nothing to heal.
+// Done returns a fault that is over at once, with this number of hits. There is nothing to heal.
 func Done(hits uint64, what string) Active {
 	return Active{Evidence: func() (uint64, string) { return hits, what }}
 }
 
-// Combine makes one of several: it hit as often as all of them.
+// Combine returns one fault for several: its hits are their sum, and its Heal heals all of them.
 func Combine(all []Active) Active {
 	c := Active{Evidence: func() (hits uint64, what string) {
 		var said []string
@@ -54,6 +54,7 @@ func Combine(all []Active) Active {
 	return c
 }
 
+// healAll heals each fault that has something to heal, also after an error, and returns all errors joined.
 func healAll(ctx context.Context, all []Active) error {
 	var errs []error
 	for _, a := range all {
@@ -64,29 +65,30 @@ func healAll(ctx context.Context, all []Active) error {
 	return errors.Join(errs...)
 }
 
-// Faults brings faults about on a platform, and heals them.
+// Faults injects faults on a platform, and heals them. Its fields are set before Play is called.
 type Faults struct {
 	Platform
 	Users    *Users
 	Topology schedule.Topology
-	// Effects are what kinds excuse on this platform, where that is not what they excuse
-	// elsewhere.
+	// Effects replaces the effects of kinds of faults that differ on this platform.
 	Effects map[schedule.Kind][]check.Effect
-	// Targets are the members that a fault is on, as the checkers are told.
+	// Targets returns the members that a fault affects, for the checkers.
 	Targets func(f schedule.Fault) []string
-	// Seed is of what faults choose by themselves.
+	// Seed is the seed of the random choices that faults make (Random).
 	Seed uint64
-	// HealBound is how long mending may take; 0: as long as it takes.
+	// HealBound bounds the time of a Heal; 0: without a bound.
 	HealBound time.Duration
-	// AwaitEvidence waits for a fault that is over to show that it hit.
+	// AwaitEvidence waits, after a fault was healed, until its Evidence has a hit or is not expected any more.
 	AwaitEvidence func(ctx context.Context, f schedule.Fault, a Active)
 	Observe       func(check.Observation)
-	// Began and Ended are told of each fault; over is when it was healed.
+	// Began and Ended are called for each fault; over is when it was healed.
 	Began func(f schedule.Fault)
 	Ended func(f schedule.Fault, over time.Time, hits uint64, what string)
 }
 
-// Play plays one fault at its time in the schedule. For a restore the hubs are copied before.
+// Play waits until a fault's time in the schedule, injects it, heals it after its duration, and reports both to
+// the checkers. For a restore it copies the hubs before. It returns early, without an error, where ctx ends
+// before the fault.
 func (p *Faults) Play(ctx context.Context, id int, f schedule.Fault) error {
 	wait := func(at time.Duration) bool { return Pause(ctx, at-p.Users.Elapsed()) }
 	if f.Kind == schedule.Restore {
@@ -104,8 +106,8 @@ func (p *Faults) Play(ctx context.Context, id int, f schedule.Fault) error {
 	return p.playNow(ctx, id, f)
 }
 
-// playNow plays one fault, from now on until it is over. It is healed also where ctx ends
-// meanwhile, or where it could not be brought about as a whole.
+// playNow injects a fault, waits for its duration, heals it, and reports its beginning and end. The fault is
+// healed even where ctx ends meanwhile or only a part of it could be injected.
 func (p *Faults) playNow(ctx context.Context, id int, f schedule.Fault) error {
 	f.Params = f.Kind.Fill(f.Params)
 	seen := check.Fault{ID: id, Kind: string(f.Kind), Detail: f.Detail(), Targets: p.Targets(f), Effects: p.effectsOf(f.Kind)}
@@ -131,9 +133,10 @@ func (p *Faults) playNow(ctx context.Context, id int, f schedule.Fault) error {
 	return nil
 }
 
-// abandonedHealBound is HealBound where the run is given up: what has to be waited for is not.
+// abandonedHealBound bounds a Heal after ctx has ended: conditions for which it would wait are then given up.
 const abandonedHealBound = time.Second
 
+// healFault calls the fault's Heal, which ctx does not cancel, within HealBound where there is one.
 func (p *Faults) healFault(ctx context.Context, a Active) error {
 	bound := p.HealBound
 	if bound == 0 {
@@ -147,7 +150,7 @@ func (p *Faults) healFault(ctx context.Context, a Active) error {
 	return a.Heal(healing)
 }
 
-// Pause lets d pass; false: ctx ended before.
+// Pause waits for d, and reports false if ctx ended before.
 func Pause(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

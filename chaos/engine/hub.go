@@ -12,14 +12,14 @@ import (
 	"skerry/fleet"
 )
 
-// Hub is one hub's HTTP API, as users and checkers ask it.
+// Hub is a client of one hub's HTTP API. The embedded client writes, and reads consistently.
 type Hub struct {
 	*client.Client
-	// Own reads the state of this hub alone, of all namespaces.
+	// Own reads this hub's own, maybe stale state, in all namespaces.
 	Own *client.Client
 }
 
-// NewHub makes a Hub that is reached at base by connections that dial makes.
+// NewHub returns a client of the hub at base. It connects with dial, once for each request.
 func NewHub(base string, dial func(ctx context.Context) (net.Conn, error)) (Hub, error) {
 	c, err := client.New(client.Config{Addr: base, Dial: dial, Timeout: 30 * time.Second, NoKeepAlive: true})
 	if err != nil {
@@ -28,12 +28,13 @@ func NewHub(base string, dial func(ctx context.Context) (net.Conn, error)) (Hub,
 	return Hub{c, c.AllowStale().In("*")}, nil
 }
 
-// Fleet reads the status of the fleet, as this hub knows it.
+// Fleet returns the fleet's status by this hub's own state.
 func (h Hub) Fleet(ctx context.Context) (api.FleetStatus, error) {
 	return h.Own.Fleet(ctx, client.List{})
 }
 
-// Allocs reads all allocations that this hub knows, each whole.
+// Allocs returns all allocations on nodes by this hub's own state, with all fields. After an error the list is
+// not complete.
 func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 	nodes, err := h.Own.Nodes(ctx, client.List{})
 	var all []fleet.Alloc
@@ -45,7 +46,7 @@ func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 	return all, err
 }
 
-// ActiveDeployments reads the deployments that are active, as this hub knows it.
+// ActiveDeployments returns the active deployments by this hub's own state.
 func (h Hub) ActiveDeployments(ctx context.Context) ([]fleet.Deployment, error) {
 	all, err := h.Own.Deployments(ctx, client.List{})
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err

@@ -9,7 +9,8 @@ import (
 	"skerry/client"
 )
 
-// OutcomeOf is what a client knows after an answer, or after none.
+// OutcomeOf returns the outcome (check.OutcomeOK, …) that a client can conclude from the error of a call. It is
+// unknown where the call may have had an effect.
 func OutcomeOf(err error) string {
 	var dial *net.OpError
 	switch status := client.StatusOf(err); {

@@ -9,22 +9,23 @@ import (
 	"skerry/chaos/history"
 )
 
-// Recorder has what is seen of a run judged, and writes it down. Its methods may be called
-// from any goroutine.
+// Recorder passes what is observed in a run to a Monitor, and writes it to a history. Its methods may be called
+// from any goroutine. Its exported fields are set before.
 type Recorder struct {
 	Monitor *check.Monitor  // nil: nothing is judged
 	History *history.Writer // nil: nothing is written
-	// Clock is the time of the run.
+	// Clock returns the time since the run's start.
 	Clock func() time.Duration
-	// Found is told of each violation, and must not block; nil: nobody is.
+	// Found is called with each violation, and must not block; it may be nil.
 	Found func(check.Violation)
 
 	mu         sync.Mutex
 	violations []check.Violation // guarded by mu
-	err        error             // guarded by mu: why the history is not whole
+	err        error             // guarded by mu: the first failure to write the history
 }
 
-// Observe has an observation judged and written down, as of now.
+// Observe judges an observation and writes it, with the present time. It also records the violations that it
+// shows.
 func (r *Recorder) Observe(o check.Observation) {
 	o.At = r.Clock()
 	var found []check.Violation
@@ -35,21 +36,24 @@ func (r *Recorder) Observe(o check.Observation) {
 	r.Violate(found...)
 }
 
-// JudgeQuiet has a snapshot judged that was taken when nothing was left to do.
+// JudgeQuiet judges and writes a snapshot of a fleet that has nothing left to do, in the middle of a run.
+// Monitor must not be nil.
 func (r *Recorder) JudgeQuiet(p check.FleetSnapshot) {
 	found := r.Monitor.Quiet(r.Clock(), p)
 	r.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p}})
 	r.Violate(found...)
 }
 
-// JudgeEnd has judged what only the end of a run shows, by its last snapshot.
+// JudgeEnd finishes the Monitor with the run's last snapshot (zero: none), and records the violations that are
+// new. It does not write the snapshot. Monitor must not be nil.
 func (r *Recorder) JudgeEnd(last check.FleetSnapshot) {
 	known := len(r.Monitor.Violations())
 	all := r.Monitor.Finish(r.Clock(), last)
 	r.Violate(all[min(known, len(all)):]...)
 }
 
-// Violate notes violations.
+// Violate records violations: it keeps and writes them, and calls Found. A violation without a time gets the
+// present one.
 func (r *Recorder) Violate(found ...check.Violation) {
 	for _, v := range found {
 		if v.At == 0 {
@@ -65,12 +69,12 @@ func (r *Recorder) Violate(found ...check.Violation) {
 	}
 }
 
-// Note writes down what people should know of a place; "": of the whole run.
+// Note writes a remark for people about a hub, edge or job; where "": about the whole run.
 func (r *Recorder) Note(where, text string) {
 	r.Write(history.Record{Note: &history.Note{Where: where, Text: text}})
 }
 
-// Write writes a record of now.
+// Write writes a record with the present time, where there is a history. Err returns a failure.
 func (r *Recorder) Write(rec history.Record) {
 	if r.History == nil {
 		return
@@ -84,21 +88,21 @@ func (r *Recorder) Write(rec history.Record) {
 	}
 }
 
-// WriteVerdicts writes the monitor's verdicts.
+// WriteVerdicts writes the Monitor's verdict on each invariant. Monitor must not be nil.
 func (r *Recorder) WriteVerdicts() {
 	for _, v := range r.Monitor.Verdicts() {
 		r.Write(history.Record{Verdict: &v})
 	}
 }
 
-// Violations are all that were found.
+// Violations returns the violations that were recorded so far.
 func (r *Recorder) Violations() []check.Violation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.violations)
 }
 
-// Err is why the history is not whole.
+// Err returns the first failure to write the history; nil: it is complete.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,39 +19,38 @@ import (
 	"skerry/fleet"
 )
 
-// Users are the people and programs that use a fleet as a schedule says: they register its jobs,
-// take its steps, drain edges, and make small registrations and reads for the linearizability
-// checker. They ask one hub after the other.
+// Users are the people and programs that use a fleet during a run: they register the schedule's jobs, carry out
+// its steps, drain edges, and make the operations for the linearizability checker. They call the hubs in turn.
 type Users struct {
 	Schedule schedule.Schedule
 	Hubs     []Hub
 	Elapsed  func() time.Duration // since the schedule's start
 	Observe  func(check.Observation)
-	// Adapt makes a job of the schedule one that the platform runs; nil: it is one.
+	// Adapt changes a job of the schedule so that the platform can run it; nil: no change.
 	Adapt func(*fleet.Job)
 
 	mu     sync.Mutex
-	wanted map[fleet.JobID]*fleet.Job // guarded by mu: as it was acknowledged last; nil: purged
-	// copied is what was wanted when the copy for a restore was made, by the restore's time.
+	wanted map[fleet.JobID]*fleet.Job // guarded by mu: each job as acknowledged last; nil: purged
+	// copied has, by the time of each restore, what was wanted when its copy of the hubs was made.
 	copied map[time.Duration]map[fleet.JobID]*fleet.Job // guarded by mu
-	acked  map[schedule.Verb]int                        // guarded by mu: steps
+	acked  map[schedule.Verb]int                        // guarded by mu: number of acknowledged steps
 }
 
 const (
-	// retryEvery is how soon a user tries again what did not work.
+	// retryEvery is the pause before a user repeats a call that failed.
 	retryEvery = 2 * time.Second
-	// lastCalls is how long a user goes on after the schedule's end with what was begun.
+	// lastCalls is for how long after the schedule's end users repeat a call that they began before.
 	lastCalls = time.Minute
-	// callTimeout is how long a user waits for an answer.
+	// callTimeout bounds the time for which a user waits for an answer.
 	callTimeout = 10 * time.Second
-	// promotePatience is how long somebody waits for canaries before they are given up on.
+	// promotePatience is how long a user waits for canaries that can be promoted.
 	promotePatience = 2 * time.Minute
 )
 
-// errUnknownEdge says that no hub that answers knows an edge.
+// errUnknownEdge is the error of a hub that knows no node with an edge's name.
 var errUnknownEdge = errors.New("no hub knows it")
 
-// Play has all users act until ctx ends, which is when the schedule's length is over.
+// Play starts all users in g. They act until ctx ends, at the end of the schedule's length.
 func (u *Users) Play(ctx context.Context, g *errgroup.Group) {
 	for _, j := range u.Schedule.Jobs {
 		g.Go(func() error { return u.playJobSteps(ctx, j) })
@@ -59,7 +58,8 @@ func (u *Users) Play(ctx context.Context, g *errgroup.Group) {
 	u.startClients(ctx, g)
 }
 
-// playJobSteps does to a job what the schedule says, one thing after the other.
+// playJobSteps registers a job at its start and carries out its steps in order, each at its time. It blocks
+// until then. A job with Every it stops when ctx ends.
 func (u *Users) playJobSteps(ctx context.Context, j schedule.Job) error {
 	steps := []schedule.Step{{At: j.Start, Verb: schedule.Run, Job: j.ID}}
 	for _, s := range u.Schedule.Steps {
@@ -82,15 +82,15 @@ func (u *Users) playJobSteps(ctx context.Context, j schedule.Job) error {
 			return err
 		}
 	}
-	if j.Every > 0 { // else nothing would ever be quiet
+	if j.Every > 0 { // else the fleet would never settle
 		<-ctx.Done()
 		return u.submitUntilAcked(ctx, schedule.Step{At: u.Schedule.Length, Verb: schedule.Stop, Job: j.ID}, &fleet.Job{ID: j.ID, Stop: true})
 	}
 	return nil
 }
 
-// promoteCanaries promotes a job's canaries, as soon as they are healthy. Where there are none
-// for a while, nobody waits for them any longer.
+// promoteCanaries promotes a job's canaries as soon as a deployment of it waits for that. It gives up without
+// an error after promotePatience.
 func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 	ctx, stop := context.WithTimeout(ctx, promotePatience)
 	defer stop()
@@ -104,7 +104,8 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 	return nil
 }
 
-// promoteAt promotes the deployment of a job that waits for it, as a hub knows it.
+// promoteAt promotes, at a hub, the deployment of a job that waits for promotion. It reports the request to the
+// checkers. false: there is none, or the call failed.
 func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) bool {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
@@ -118,7 +119,8 @@ func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) bool {
 	return err == nil
 }
 
-// dispatchJob launches a parameterized job, once: all attempts have the same token.
+// dispatchJob dispatches a parameterized job once: it repeats the call with the same token until a hub
+// acknowledges it.
 func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
 	token := fmt.Sprintf("%d-%s", u.Schedule.Seed, s.At)
 	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error {
@@ -128,7 +130,8 @@ func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
 	return err
 }
 
-// playJobStep carries one step out, at one hub after the other until it is acknowledged.
+// playJobStep brings a job to the state that the schedule has after a step. It calls the hubs in turn until one
+// acknowledges.
 func (u *Users) playJobStep(ctx context.Context, s schedule.Step) error {
 	job, err := u.Schedule.DesiredJob(s.Job, s.At)
 	if err != nil {
@@ -140,8 +143,8 @@ func (u *Users) playJobStep(ctx context.Context, s schedule.Step) error {
 	return u.submitUntilAcked(ctx, s, job)
 }
 
-// RepeatAll asks once more for all that is wanted at the schedule's end: a restored cluster forgot
-// a part of it.
+// RepeatAll registers or stops each job again, by the schedule's end: hubs that were put back to an older copy
+// have lost a part of it.
 func (u *Users) RepeatAll(ctx context.Context) error {
 	for _, j := range u.Schedule.Jobs {
 		s := schedule.Step{At: u.Schedule.Length, Verb: schedule.Run, Job: j.ID}
@@ -161,7 +164,8 @@ func (u *Users) RepeatAll(ctx context.Context) error {
 	return nil
 }
 
-// submitUntilAcked carries a step out that makes a job (nil: purged) what it then is.
+// submitUntilAcked carries out a step until a hub acknowledges it. It then records job as what is wanted (nil:
+// the job is purged) and reports it to the checkers. Without an acknowledgement in time it does neither.
 func (u *Users) submitUntilAcked(ctx context.Context, s schedule.Step, job *fleet.Job) error {
 	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error { return sendJobStep(ctx, h, s, job) })
 	if err != nil || !acked {
@@ -177,7 +181,7 @@ func (u *Users) submitUntilAcked(ctx context.Context, s schedule.Step, job *flee
 	return nil
 }
 
-// observeWantedJob has the checkers know what was acknowledged of a job; nil: it is purged.
+// observeWantedJob reports to the checkers a job as it was acknowledged; nil: it was purged.
 func (u *Users) observeWantedJob(id fleet.JobID, job *fleet.Job) {
 	if job == nil {
 		job = &fleet.Job{ID: id, Stop: true}
@@ -185,8 +189,8 @@ func (u *Users) observeWantedJob(id fleet.JobID, job *fleet.Job) {
 	u.Observe(check.Observation{Job: job})
 }
 
-// askUntilAcked asks one hub after the other for a step until it is acknowledged; false: no hub did in
-// time.
+// askUntilAcked calls ask with one hub after another until it succeeds, and reports false if none did until
+// lastCalls after the schedule's end. It returns an error where a hub rejects the request.
 func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, Hub) error) (bool, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
 	defer stop()
@@ -200,7 +204,7 @@ func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(con
 			u.countAckedStep(s)
 			return true, nil
 		case status == http.StatusNotFound && s.Verb != schedule.Run:
-			return true, nil // it was purged before; nothing is left to be done
+			return true, nil // it was purged before, and nothing is left to do
 		case status > 0 && status < 500 && status != http.StatusTooManyRequests:
 			return false, fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
 		case !Pause(ctx, retryEvery):
@@ -209,6 +213,7 @@ func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(con
 	}
 }
 
+// countAckedStep adds one to the number of acknowledged steps of the step's verb.
 func (u *Users) countAckedStep(s schedule.Step) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -218,13 +223,14 @@ func (u *Users) countAckedStep(s schedule.Step) {
 	u.acked[s.Verb]++
 }
 
-// AckedSteps is how many steps of each verb were acknowledged.
+// AckedSteps returns how many steps of each verb were acknowledged so far.
 func (u *Users) AckedSteps() map[schedule.Verb]int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return maps.Clone(u.acked)
 }
 
+// sendJobStep calls a hub once for a step: it stops or purges the job, or registers it.
 func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) error {
 	switch s.Verb {
 	case schedule.Stop:
@@ -238,10 +244,11 @@ func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) er
 	return err
 }
 
-// hubOfTurn is the hub that is asked at the n-th attempt.
+// hubOfTurn returns the hub to call in the n-th attempt.
 func (u *Users) hubOfTurn(n int) Hub { return u.Hubs[n%len(u.Hubs)] }
 
-// WantedCounts is how many allocations of each service shall run, as it was acknowledged.
+// WantedCounts returns how many allocations of each service job have to run, by what was acknowledged. Jobs of
+// other types are in it, with 0, only after they were stopped.
 func (u *Users) WantedCounts() map[fleet.JobID]int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -259,8 +266,8 @@ func (u *Users) WantedCounts() map[fleet.JobID]int {
 	return counts
 }
 
-// keepWantedJobs remembers what is wanted when the copy is made to which a restore puts the hubs
-// back.
+// keepWantedJobs records the present wanted jobs for a restore, at the time at which its copy of the hubs is
+// made.
 func (u *Users) keepWantedJobs(restore schedule.Fault) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -270,8 +277,8 @@ func (u *Users) keepWantedJobs(restore schedule.Fault) {
 	u.copied[restore.At] = maps.Clone(u.wanted)
 }
 
-// rewindWantedJobs makes wanted what the copy of a restore knows: the rest is forgotten, and nobody
-// registers it again.
+// rewindWantedJobs makes the jobs of a restore's copy the wanted ones, and reports them to the checkers. Other
+// jobs are forgotten: nobody registers them again.
 func (u *Users) rewindWantedJobs(restore schedule.Fault) {
 	u.mu.Lock()
 	known := maps.Clone(u.copied[restore.At])
@@ -282,9 +289,9 @@ func (u *Users) rewindWantedJobs(restore schedule.Fault) {
 	}
 }
 
-// drainEdge empties an edge, and has it take work again when the fault is over. Where no hub leads
-// for all of that time, it does not hit. That the edge takes work again is asked for until a hub
-// takes it: no other fault lasts beyond the schedule's end.
+// drainEdge drains an edge: it calls the hubs until one acknowledges, at most for the fault's duration. The
+// fault hits where one did. Its Heal makes the edge eligible again, and repeats that until lastCalls after the
+// schedule's end.
 func (u *Users) drainEdge(ctx context.Context, edge string, f schedule.Fault) Active {
 	trying, stop := context.WithTimeout(ctx, f.For)
 	defer stop()
@@ -295,7 +302,7 @@ func (u *Users) drainEdge(ctx context.Context, edge string, f schedule.Fault) Ac
 			ctx, stop := context.WithTimeout(ctx, max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
 			defer stop()
 			if err := u.drainUntilAcked(ctx, edge, api.DrainRequest{MarkEligible: true}); err != nil {
-				failed = fmt.Errorf("%s does not take work again: %w", edge, err)
+				failed = fmt.Errorf("make %s eligible again: %w", edge, err)
 			}
 			return nil
 		},
@@ -308,8 +315,8 @@ func (u *Users) drainEdge(ctx context.Context, edge string, f schedule.Fault) Ac
 	}
 }
 
-// drainUntilAcked asks for a change of an edge's drain, one hub after the other, until it is
-// acknowledged.
+// drainUntilAcked asks one hub after another to change an edge's drain until one acknowledges. When ctx ends it
+// returns the last error.
 func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainRequest) error {
 	for n := 0; ; n++ {
 		err := askDrain(ctx, u.hubOfTurn(n), edge, req)
@@ -322,6 +329,7 @@ func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainR
 	}
 }
 
+// askDrain asks a hub once to change the drain of the edge with a name.
 func askDrain(ctx context.Context, h Hub, edge string, req api.DrainRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
