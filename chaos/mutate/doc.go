@@ -1,13 +1,13 @@
-// Package mutate measures what the tests of this repository notice. It makes small
-// mistakes in the source, one at a time (a comparison flipped, a call dropped, a number
-// off by one, a branch removed, a boolean swapped), has the unit tests of the changed
-// package run, then those of the packages that import it, and where all of them pass a
-// campaign in virtual time. A mutant that nothing notices shows what nobody checks.
+// Package mutate measures which mistakes the tests of this repository notice. It makes
+// small mistakes in the source, one at a time: a comparison flipped, a call dropped, a
+// number off by one, a branch removed, a boolean swapped. For each it runs the unit tests
+// of the changed package, then those of the packages that import it, and where all of them
+// pass a campaign in virtual time. A mutant that survives shows code that nothing checks.
 //
-// A mutant is a source overlay (go build -overlay): the files of the repository stay as
-// they are. Mutants are drawn from a seed. Package chaos/mutations has the mistakes that people
-// thought of.
+// A mutant is a source overlay (go build -overlay): the files of the repository do not
+// change. A seed selects the mutants. Package chaos/mutations has mistakes that people
+// wrote.
 //
-// Command "skerry-chaos mutate" is the user. Results are appended to a file of JSON lines,
-// and a run goes on where the last one ended. Everything else is below Config.Work.
+// Command "skerry-chaos mutate" calls it. Results are appended to a file of JSON lines, and
+// a run continues where the last one ended. All other files are below Config.Work.
 package mutate

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// Find returns all mutants of the packages, which are folders below root, in the order of
-// the source.
+// Find returns all mutants of packages, which are folders below root, in the order of the source. Tests are not
+// mutated. A folder without a Go file is an error.
 func Find(root string, packages []string) ([]Mutant, error) {
 	var all []Mutant
 	for _, folder := range packages {
@@ -44,9 +44,8 @@ func Find(root string, packages []string) ([]Mutant, error) {
 	return all, nil
 }
 
-// Draw draws count mutants: the packages take turns, so that small ones have their share.
-// The choice depends on the seed and on the mutants' keys alone, so that a change of the
-// source leaves most of a sample as it was.
+// Draw selects at most count mutants, from the packages in turn, so that small packages have their share. The
+// selection depends only on the seed and the mutants' keys: a change of the source leaves most of it the same.
 func Draw(all []Mutant, seed uint64, count int) []Mutant {
 	var packages []string
 	of := map[string][]Mutant{}
@@ -77,15 +76,17 @@ func Draw(all []Mutant, seed uint64, count int) []Mutant {
 	return drawn
 }
 
-// mutantFinder walks over one file.
+// mutantFinder collects the mutants of one file.
 type mutantFinder struct {
 	file     string
 	source   []byte
 	fileSet  *token.FileSet
-	function string
+	function string // the function that is being walked
 	found    []Mutant
 }
 
+// findInFile parses a file and returns the mutants of its functions, but for methods named String. file is the
+// path that the mutants get.
 func findInFile(file string, source []byte) ([]Mutant, error) {
 	f := &mutantFinder{file: file, source: source, fileSet: token.NewFileSet()}
 	tree, err := parser.ParseFile(f.fileSet, file, source, parser.SkipObjectResolution)
@@ -101,7 +102,7 @@ func findInFile(file string, source []byte) ([]Mutant, error) {
 	return f.found, nil
 }
 
-// addNodeMutants notes the mutants of a node; false: nothing below it is changed.
+// addNodeMutants adds the mutants of a syntax node; false: nothing below the node may be mutated.
 func (f *mutantFinder) addNodeMutants(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -124,13 +125,15 @@ func (f *mutantFinder) addNodeMutants(n ast.Node) bool {
 	return true
 }
 
-// operatorSwaps are operators that a tired person takes for each other.
+// operatorSwaps has for each operator the one that is easily written instead of it.
 var operatorSwaps = map[token.Token]struct{ kind, text string }{
 	token.LSS: {Comparison, "<="}, token.LEQ: {Comparison, "<"}, token.GTR: {Comparison, ">="}, token.GEQ: {Comparison, ">"},
 	token.EQL: {Comparison, "!="}, token.NEQ: {Comparison, "=="}, token.LAND: {Logic, "||"}, token.LOR: {Logic, "&&"},
 	token.ADD: {OffByOne, "-"}, token.SUB: {OffByOne, "+"},
 }
 
+// addBinaryMutants adds a mutant with the swapped operator, and one for each integer operand, one larger.
+// Operands of products, quotients and shifts are left: they are units.
 func (f *mutantFinder) addBinaryMutants(n *ast.BinaryExpr) {
 	if o, ok := operatorSwaps[n.Op]; ok && o.kind != OffByOne {
 		f.addMutant(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.text)
@@ -146,9 +149,8 @@ func (f *mutantFinder) addBinaryMutants(n *ast.BinaryExpr) {
 	}
 }
 
-// addBranchMutant has a branch never taken: its condition is still computed, and what it uses used.
-// Branches of errors alone are spared: what follows an error that is ignored is not said
-// in one place.
+// addBranchMutant adds a mutant that never takes a branch, but still computes its condition and uses its
+// variables. Branches for "err != nil" are left: the effect of an ignored error is not defined in one place.
 func (f *mutantFinder) addBranchMutant(n *ast.IfStmt) {
 	if f.sourceText(n.Cond) == "err != nil" {
 		return
@@ -156,7 +158,8 @@ func (f *mutantFinder) addBranchMutant(n *ast.IfStmt) {
 	f.addMutant(Branch, n.Cond.Pos(), n.Cond.End(), "("+f.sourceText(n.Cond)+") && false")
 }
 
-// addCallMutant drops a call whose result nobody uses, unless it logs or ends the process.
+// addCallMutant adds a mutant without a call whose result is not used. Calls that log, lock, close or stop
+// something are left, with all below them: it then returns false.
 func (f *mutantFinder) addCallMutant(n *ast.ExprStmt) bool {
 	call, ok := n.X.(*ast.CallExpr)
 	if !ok {
@@ -174,7 +177,8 @@ func (f *mutantFinder) addCallMutant(n *ast.ExprStmt) bool {
 	return true
 }
 
-// addAssignmentMutant drops one to something that outlives the statement.
+// addAssignmentMutant adds a mutant without an assignment to a field or an element. Assignments to variables
+// are left.
 func (f *mutantFinder) addAssignmentMutant(n *ast.AssignStmt) {
 	if n.Tok == token.DEFINE || len(n.Lhs) != 1 || len(n.Rhs) != 1 {
 		return
@@ -185,10 +189,12 @@ func (f *mutantFinder) addAssignmentMutant(n *ast.AssignStmt) {
 	}
 }
 
+// sourceText returns the source of a syntax node.
 func (f *mutantFinder) sourceText(n ast.Node) string {
 	return string(f.source[f.fileSet.Position(n.Pos()).Offset:f.fileSet.Position(n.End()).Offset])
 }
 
+// addMutant adds a mutant that replaces the source from one position to another by text.
 func (f *mutantFinder) addMutant(kind string, from, to token.Pos, text string) {
 	start, end := f.fileSet.Position(from), f.fileSet.Position(to)
 	e := Edit{Start: start.Offset, End: end.Offset, Text: text}

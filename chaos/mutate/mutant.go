@@ -19,25 +19,25 @@ const (
 	Branch     = "branch"     // a branch never taken
 )
 
-// Edit replaces the bytes from Start to End of a file.
+// Edit replaces the bytes from Start up to End of a file by Text.
 type Edit struct {
 	Start, End int
 	Text       string
 }
 
-// Mutant is one mistake.
+// Mutant is one mistake: an edit of one file, with its description.
 type Mutant struct {
 	ID       string
 	Kind     string
-	File     string // from the root of the module
+	File     string // path from the root of the module, with slashes
 	Line     int
 	Function string
-	Before   string // the line, or the text that is replaced
-	After    string
+	Before   string // the line before the edit, shortened
+	After    string // the line after the edit, shortened
 	Edit     Edit
 }
 
-// Package is the folder of the file.
+// Package returns the folder of the mutant's file.
 func (m Mutant) Package() string { return filepath.ToSlash(filepath.Dir(m.File)) }
 
 // String returns the place and the change on one line.
@@ -45,13 +45,13 @@ func (m Mutant) String() string {
 	return fmt.Sprintf("%s:%d %s: %s: %s -> %s", m.File, m.Line, m.Function, m.Kind, m.Before, m.After)
 }
 
-// Key names the mutant as the list of equivalent ones does: it survives a change
-// elsewhere in the file.
+// Key returns the mutant's name in the list of equivalent mutants. It has no line number, so that it survives
+// changes elsewhere in the file.
 func (m Mutant) Key() string {
 	return fmt.Sprintf("%s %s %s: %s -> %s", m.File, m.Function, m.Kind, m.Before, m.After)
 }
 
-// newID is the same for the same mistake at the same place of the same source.
+// newID returns an id that is the same for the same edit of the same source, and else another one.
 func newID(file string, source []byte, e Edit) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\x00%d\x00%d\x00%s\x00", file, e.Start, e.End, e.Text)
@@ -59,14 +59,15 @@ func newID(file string, source []byte, e Edit) string {
 	return hex.EncodeToString(sum.Sum(nil))[:12]
 }
 
-// applyToSource returns the source with the mistake in it.
+// applyToSource returns a copy of the source with the edit.
 func (e Edit) applyToSource(source []byte) []byte {
 	out := append([]byte(nil), source[:e.Start]...)
 	out = append(out, e.Text...)
 	return append(out, source[e.End:]...)
 }
 
-// oneLine shortens a text to one line.
+// oneLine returns a text on one line of at most 90 characters, without the bars that a Markdown table takes for
+// columns.
 func oneLine(s string) string {
 	const most = 90
 	s = strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "¦")

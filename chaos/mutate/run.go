@@ -16,40 +16,41 @@ import (
 	"skerry/chaos/proc"
 )
 
-// What becomes of a mutant.
+// Outcomes of a mutant, and the name of the file of equivalent mutants.
 const (
 	Invalid         = "invalid"          // it does not compile
-	KilledByUnit    = "killed: unit"     // by the tests of its package
-	KilledByUsers   = "killed: users"    // by those of packages that import it
-	KilledByChaos   = "killed: campaign" // by a campaign in virtual time
-	Survived        = "survived"
-	SurvivedUnit    = "survived unit"    // and no campaign was asked
-	SurvivedPackage = "survived package" // and nobody else was asked
+	KilledByUnit    = "killed: unit"     // a test of its package fails
+	KilledByUsers   = "killed: users"    // a test of a package that imports it fails
+	KilledByChaos   = "killed: campaign" // a campaign in virtual time fails
+	Survived        = "survived"         // all tests and a campaign passed
+	SurvivedUnit    = "survived unit"    // all tests passed; there was no campaign
+	SurvivedPackage = "survived package" // the tests of its package passed; nothing else was run
 	equivalentsFile = "equivalent.txt"
 )
 
-// Config of a run.
+// Config says which mutants a run plays, with which tests, and where it keeps its files.
 type Config struct {
-	Root     string // of the module
-	Work     string // folder of overlays and programs; made
-	Results  string // file of JSON lines; a mutant that is in it is not run again
+	Root     string // absolute path of the module
+	Work     string // folder for overlays and programs; Run creates it
+	Results  string // file of JSON lines; mutants with a final result in it are not run again
 	Mutants  []Mutant
-	Unit     time.Duration // that the tests of a package may take
-	Own      bool          // ask the tests of the mutant's package alone
-	Campaign time.Duration // 0: none
+	Unit     time.Duration // bound of the tests of one package
+	Own      bool          // run only the tests of the mutant's package
+	Campaign time.Duration // length of the campaign in wall time; 0: none
 	Seed     uint64        // of the campaign
-	Out      io.Writer
+	Out      io.Writer     // gets a line for each mutant
 }
 
-// Result is what became of a mutant.
+// Result is a mutant with its outcome.
 type Result struct {
 	Mutant
 	Outcome string
-	By      string        // what noticed it
-	Took    time.Duration // all in all
+	By      string        // the test, compiler error or violation that noticed it
+	Took    time.Duration // time of all builds and tests
 }
 
-// Run runs what is not in the results yet, and returns the results of all mutants.
+// Run plays the mutants that have no final result yet, appends each result to the results' file, and returns
+// the results of all mutants. When ctx ends, or at the first error, it returns the results so far.
 func (c Config) Run(ctx context.Context) ([]Result, error) {
 	known, err := ReadResults(c.Results)
 	if err != nil {
@@ -87,7 +88,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	return all, nil
 }
 
-// isFinal reports whether an earlier run asked everybody whom this run would ask.
+// isFinal reports whether the outcome of an earlier run needs no further tests in this one.
 func (c Config) isFinal(outcome string) bool {
 	switch outcome {
 	case SurvivedPackage:
@@ -98,7 +99,9 @@ func (c Config) isFinal(outcome string) bool {
 	return true
 }
 
-// runMutant plays one mutant.
+// runMutant builds a mutant, runs the tests of its package, of the packages in users, and a campaign, and stops
+// at the first that fails. It ends left processes and removes temporary files. An error means that the mutant
+// could not be judged.
 func (c Config) runMutant(ctx context.Context, m Mutant, users []string) (r Result, err error) {
 	began := time.Now()
 	defer func() {
@@ -152,16 +155,16 @@ func (c Config) runMutant(ctx context.Context, m Mutant, users []string) (r Resu
 	return r, nil
 }
 
-// temporaryFolder is the folder of what a mutant's tests leave.
+// temporaryFolder returns the folder for temporary files of a mutant's tests.
 func (c Config) temporaryFolder() string { return filepath.Join(c.Work, "tmp") }
 
-// endLeftovers ends the processes that a mutant's tests left running, and removes their files:
-// a mutant may forget its tasks.
+// endLeftovers kills the processes that a mutant's tests left running below the temporary folder, and removes
+// the folder. A mutant may fail to stop its tasks.
 func (c Config) endLeftovers() error {
 	return errors.Join(proc.KillBelow(c.temporaryFolder()), os.RemoveAll(c.temporaryFolder()))
 }
 
-// writeOverlay writes the changed file, and the description that go build wants of it.
+// writeOverlay writes the mutant's file and an overlay for go build into Work, and returns the overlay's path.
 func (c Config) writeOverlay(m Mutant) (string, error) {
 	source, err := os.ReadFile(filepath.Join(c.Root, m.File))
 	if err != nil {
@@ -170,9 +173,8 @@ func (c Config) writeOverlay(m Mutant) (string, error) {
 	return WriteOverlay(c.Work, c.Root, map[string][]byte{m.File: m.Edit.applyToSource(source)})
 }
 
-// WriteOverlay writes changed files, and the description of them that go build -overlay reads,
-// into a folder, and returns the path of the description. Root is the absolute path of the
-// module.
+// WriteOverlay writes changed files, by their path in the module, and the JSON file for go build -overlay into
+// a folder. It returns the path of the JSON file. root is the absolute path of the module.
 func WriteOverlay(folder, root string, changed map[string][]byte) (string, error) {
 	replace := map[string]string{}
 	for file, source := range changed {
@@ -190,13 +192,15 @@ func WriteOverlay(folder, root string, changed map[string][]byte) (string, error
 	return path, os.WriteFile(path, text, 0o600)
 }
 
+// testPackage runs the short tests of a package with an overlay. It returns their output, and whether they
+// passed within Unit.
 func (c Config) testPackage(ctx context.Context, overlay, folder string) (string, bool) {
 	return c.runCommand(ctx, c.Unit+5*time.Minute, "go", "test", "-overlay", overlay, "-short", "-vet=off", "-count=1", "-failfast",
 		"-timeout", c.Unit.String(), "./"+folder)
 }
 
-// runCommand runs a program in the module, without what cgo adds, and returns what it says,
-// and whether it ended well. Its temporary files are below Work.
+// runCommand runs a program in the module's root, without cgo and with temporary files below Work. It returns
+// the output, and whether the program succeeded within limit.
 func (c Config) runCommand(ctx context.Context, limit time.Duration, name string, args ...string) (string, bool) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -206,8 +210,8 @@ func (c Config) runCommand(ctx context.Context, limit time.Duration, name string
 	return string(said), err == nil
 }
 
-// importersByPackage are the folders of the packages below hub, edge and syncproto, and of
-// reconcile, that import each package, by its folder.
+// importersByPackage returns, by package folder, the folders of the packages with tests that import it. It
+// looks only at hub, edge, syncproto and reconcile.
 func importersByPackage(ctx context.Context, root string) (map[string][]string, error) {
 	cmd := exec.CommandContext(ctx, "go", "list", "-json=ImportPath,Imports,TestImports,XTestImports,TestGoFiles,XTestGoFiles", "./hub/...", "./edge/...", "./reconcile", "./syncproto/...")
 	cmd.Dir = root
@@ -240,7 +244,7 @@ func importersByPackage(ctx context.Context, root string) (map[string][]string, 
 	}
 }
 
-// ReadResults reads the results of earlier runs; no file: none.
+// ReadResults reads the results of earlier runs, the newest first. A missing file has no results.
 func ReadResults(path string) ([]Result, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -263,6 +267,7 @@ func ReadResults(path string) ([]Result, error) {
 	}
 }
 
+// appendResult appends a result to a file as a JSON line, and creates the file where it is missing.
 func appendResult(path string, r Result) (err error) {
 	text, err := json.Marshal(r)
 	if err != nil {

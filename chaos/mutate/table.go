@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// ReadEquivalent reads the mutants that cannot be noticed, since they do the same: lines
-// KEY # REASON, by Mutant.Key.
+// ReadEquivalent reads a folder's list of mutants that behave as the original, and returns the reason by
+// Mutant.Key. Its lines have the form KEY # REASON. A missing file gives nil.
 func ReadEquivalent(folder string) (map[string]string, error) {
 	text, err := os.ReadFile(filepath.Join(folder, equivalentsFile))
 	if errors.Is(err, os.ErrNotExist) {
@@ -30,8 +30,8 @@ func ReadEquivalent(folder string) (map[string]string, error) {
 	return reasons, nil
 }
 
-// WriteTable writes what became of the mutants, as Markdown: how many of each package
-// were noticed and by what, then each one.
+// WriteTable writes the results as Markdown: for each package how many mutants were noticed and by what, then a
+// line for each mutant. Equivalent and invalid mutants are listed, and not counted.
 func WriteTable(w io.Writer, all []Result, equivalent map[string]string) error {
 	outcomes := []string{KilledByUnit, KilledByUsers, KilledByChaos, Survived, SurvivedUnit, SurvivedPackage}
 	of := map[string]map[string]int{}
@@ -81,6 +81,8 @@ func WriteTable(w io.Writer, all []Result, equivalent map[string]string) error {
 	return err
 }
 
+// firstLine returns the first line of a command's output that is not empty and does not begin with "#",
+// shortened.
 func firstLine(said string) string {
 	for _, line := range strings.Split(said, "\n") {
 		if line != "" && !strings.HasPrefix(line, "#") {
@@ -90,7 +92,8 @@ func firstLine(said string) string {
 	return ""
 }
 
-// firstFailure names the first test that failed, or says how the package ended.
+// firstFailure returns the folder with the name of the first test that failed, or with the panic that ended the
+// tests; else the folder only.
 func firstFailure(folder, said string) string {
 	for _, line := range strings.Split(said, "\n") {
 		line = strings.TrimSpace(line)
@@ -104,7 +107,8 @@ func firstFailure(folder, said string) string {
 	return folder
 }
 
-// firstViolation is the line of the first run that did not pass.
+// firstViolation returns the line of the first run of a campaign with a violation or a failure, else the first
+// line of the output.
 func firstViolation(said string) string {
 	for _, line := range strings.Split(said, "\n") {
 		if strings.Contains(line, " violation ") || strings.Contains(line, " broken ") {
