@@ -12,65 +12,67 @@ import (
 	"syscall"
 )
 
-// Command is a program to be run.
+// Command is a program that Run runs, with its input and its seed.
 type Command struct {
 	Path   string
-	Args   []string // with the program's name first
-	Env    []string
-	Input  []byte   // its standard input
-	Output *os.File // takes the standard error, too
-	Seed   uint64
+	Args   []string // the first is the program's name
+	Env    []string // the whole environment; see Environ
+	Input  []byte   // the standard input
+	Output *os.File // gets standard output and standard error
+	Seed   uint64   // replaces the kernel's random bytes
 }
 
-// Environ is the whole environment of a deterministic process: what else the user has in
-// his takes memory, at other addresses. Its memory is bounded: near the bound the collector
-// works as it always does.
+// Environ returns the whole environment of a deterministic process. The user's own variables would take memory
+// and move addresses. Memory is bounded: near the bound the garbage collector runs as usual.
 func Environ() []string {
 	return []string{
 		"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=3GiB",
-		// Keys and signatures come from the reader that Seed replaces, and nobody listens
-		// whom a quantum computer could help. A collection is one piece, and no allocation
-		// is sampled.
+		// Keys and signatures use the reader that Seed replaces. A simulation needs no key
+		// exchange against quantum computers. A collection stops the world from its beginning
+		// to its end, and no allocation is sampled.
 		"GODEBUG=cryptocustomrand=1,tlsmlkem=0,asyncpreemptoff=1,gcstoptheworld=2,memprofilerate=0",
 	}
 }
 
-// ExitError is a program that ended with another status than 0.
+// ExitError is the error of a program that ended by a signal or with a status other than 0.
 type ExitError struct{ Status string }
 
-// Error returns the exit status in words.
+// Error returns the signal or the exit status in words.
 func (e *ExitError) Error() string { return e.Status }
 
-// Seed makes all that this process draws from crypto/rand follow from the seed. It is
-// for a process of its own that simulates, and is called before anything is drawn.
+// Seed makes all values that this process takes from crypto/rand depend only on the seed. Only a process that
+// simulates may call it, before it takes any.
 func Seed(seed uint64) { cryptorand.Reader = newReader(seed) }
 
-// reader is a source of bytes that may be used from any goroutine.
+// reader is a source of pseudo-random bytes that may be used from any goroutine.
 type reader struct {
 	mu     sync.Mutex
 	source *rand.ChaCha8
 }
 
+// newReader returns a source whose bytes depend only on the seed.
 func newReader(seed uint64) io.Reader {
 	key := seedBytes(seed)
 	return &reader{source: rand.NewChaCha8([32]byte(append(key[:], key[:]...)))}
 }
 
+// Read fills b with the next bytes of the source. It never fails.
 func (r *reader) Read(b []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.source.Read(b)
 }
 
-// seedBytes are the 16 bytes that take the place of the kernel's. The runtime draws its
-// own where 8 of them are 0.
+// seedBytes returns the 16 bytes, made from the seed, that replace the kernel's random bytes. Neither half is
+// 0: the runtime would then use random bytes of its own.
 func seedBytes(seed uint64) (b [16]byte) {
 	binary.LittleEndian.PutUint64(b[:8], seed^0x9e3779b97f4a7c15|1)
 	binary.LittleEndian.PutUint64(b[8:], seed*0xbf58476d1ce4e5b9|1)
 	return b
 }
 
-// startProcess starts the process. Its input is a file: waiting for a pipe is a matter of time.
+// startProcess starts the program and does not wait for it. Its input is a temporary file that is removed at
+// once: how long a read of a pipe waits would depend on real time.
 func (c Command) startProcess(sys *syscall.SysProcAttr) (p *os.Process, err error) {
 	in, err := os.CreateTemp("", "skerry-input-")
 	if err != nil {

@@ -18,29 +18,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Entries of a process's auxiliary vector (elf.h): the address of the kernel's random
-// bytes, and where the dynamic linker is: 0 in a program without cgo.
+// Keys of a process's auxiliary vector (elf.h): the address of the kernel's random bytes,
+// and the address of the dynamic linker, which is 0 in a program without cgo.
 const (
 	atRandom = 25
 	atBase   = 7
 )
 
-// killDelay is how long a process that is told to say where it hangs has for that.
+// killDelay is the time between SIGQUIT, at which a Go program prints its goroutines, and SIGKILL.
 const killDelay = 10 * time.Second
 
-// Run runs the program to its end. When ctx ends the program is told to print its
-// goroutines (SIGQUIT), and is killed if that does not end it. The error of a program
-// that ends badly is an *ExitError.
+// Run runs the program until it ends. When ctx ends it sends SIGQUIT, so that the program prints its
+// goroutines, and after killDelay SIGKILL. The error is an *ExitError where the program itself ended badly.
 func Run(ctx context.Context, c Command) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		// A tracer is a thread. It is not given back: it ends with this goroutine.
+		// Only the thread that traces may control the process. It ends with this goroutine.
 		runtime.LockOSThread()
 		return c.runTraced(ctx)
 	})
 	return g.Wait()
 }
 
+// runTraced starts the program under ptrace, replaces its random bytes, and follows it until it ends. The
+// calling goroutine must be locked to its thread.
 func (c Command) runTraced(ctx context.Context) error {
 	p, err := c.startProcess(&syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL})
 	if err != nil {
@@ -71,19 +72,19 @@ func (c Command) runTraced(ctx context.Context) error {
 	return t.followThreads()
 }
 
-// tracee is a process that is traced by the thread that runs. While it begins, its
-// runtime hands its processor from thread to thread, and whether it finds a thread asleep
-// or makes a new one is a matter of microseconds. So until it reads its input the main
-// thread goes on from a system call only when all others sleep.
+// tracee is a process that the present thread traces. While it starts, its runtime passes the processor between
+// threads, and microseconds decide whether it wakes a thread or makes one. Until it reads its input, the main
+// thread therefore leaves a system call only when all others sleep.
 type tracee struct {
 	pid          int
-	hasCThreads  bool  // it has C in it, whose threads are not known
-	hasReadInput bool  // it has read its input
-	monitor      int   // the thread that is never let begin; 0: it was not made yet
-	others       []int // threads but the main one and the monitor
+	hasCThreads  bool  // it uses cgo, which starts threads of its own
+	hasReadInput bool  // it has begun to read its input
+	monitor      int   // the runtime's monitor thread, which is never resumed; 0: it does not exist yet
+	others       []int // all other threads but the main one
 }
 
-// waitAny waits for a stop or an end: of one thread, or of any where id is -1.
+// waitAny waits until a thread stops or ends: the one with the id, or any for -1. With WNOHANG in flags it
+// returns EAGAIN where none did.
 func (t *tracee) waitAny(id, flags int) (tid int, status unix.WaitStatus, err error) {
 	for {
 		tid, err = unix.Wait4(id, &status, unix.WALL|unix.WNOTHREAD|flags, nil)
@@ -96,8 +97,7 @@ func (t *tracee) waitAny(id, flags int) (tid int, status unix.WaitStatus, err er
 	}
 }
 
-// seedRandomBytes replaces the random bytes of a process that stands before its first
-// instruction, and lets it begin.
+// seedRandomBytes replaces the random bytes of a process that has not executed an instruction, and resumes it.
 func (t *tracee) seedRandomBytes(seed uint64) error {
 	vector, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", t.pid))
 	if err != nil {
@@ -117,7 +117,7 @@ func (t *tracee) seedRandomBytes(seed uint64) error {
 		}
 	}
 	if !replaced {
-		return errors.New("the process was given no random bytes")
+		return errors.New("the auxiliary vector has no random bytes")
 	}
 	if err := unix.PtraceSetOptions(t.pid, unix.PTRACE_O_TRACECLONE|unix.PTRACE_O_TRACESYSGOOD|unix.PTRACE_O_EXITKILL); err != nil {
 		return fmt.Errorf("follow its threads: %w", err)
@@ -125,7 +125,8 @@ func (t *tracee) seedRandomBytes(seed uint64) error {
 	return unix.PtraceSyscall(t.pid, 0)
 }
 
-// followThreads lets all threads but the monitor go on, until the process ends.
+// followThreads resumes each thread that stops, but for the monitor, until the process ends. It returns an
+// *ExitError where that ends badly.
 func (t *tracee) followThreads() error {
 	for {
 		tid, status, err := t.waitAny(-1, 0)
@@ -145,8 +146,8 @@ func (t *tracee) followThreads() error {
 	}
 }
 
-// resumeThread lets a thread that was stopped go on. The first thread that a Go program makes
-// is the runtime's monitor: it stays where it is.
+// resumeThread resumes a thread that has stopped, with the signal that stopped it unless that came from
+// tracing. The monitor, the first thread that a Go program makes, is never resumed.
 func (t *tracee) resumeThread(tid int, status unix.WaitStatus) {
 	signal := int(status.StopSignal())
 	switch {
@@ -159,7 +160,7 @@ func (t *tracee) resumeThread(tid int, status unix.WaitStatus) {
 		t.hasReadInput = t.hasReadInput || t.readsInput()
 		signal = 0
 	case signal == int(unix.SIGSTOP) || signal == int(unix.SIGTRAP):
-		signal = 0 // a thread that begins
+		signal = 0 // the first stop of a new thread
 	}
 	if tid == t.pid && !t.hasReadInput {
 		t.waitForOthersToSleep()
@@ -169,7 +170,8 @@ func (t *tracee) resumeThread(tid int, status unix.WaitStatus) {
 	_ = unix.PtraceCont(tid, signal) // it may have been killed meanwhile
 }
 
-// recordNewThread notes the thread that another has made.
+// recordNewThread records the thread that thread `by` has made: the first one is the monitor, unless the
+// program uses cgo.
 func (t *tracee) recordNewThread(by int) {
 	made, err := unix.PtraceGetEventMsg(by)
 	switch {
@@ -184,14 +186,15 @@ func (t *tracee) recordNewThread(by int) {
 // systemCall is added to the signal of a stop at a system call (PTRACE_O_TRACESYSGOOD).
 const systemCall = 0x80
 
-// readsInput reports whether the main thread stands in a read of its standard input.
+// readsInput reports whether the main thread is in a read of its standard input. It is true where that cannot
+// be found out.
 func (t *tracee) readsInput() bool {
 	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", t.pid))
 	return err != nil || strings.HasPrefix(string(call), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
 }
 
-// waitForOthersToSleep waits until all threads but the main one and the monitor wait for
-// something.
+// waitForOthersToSleep waits until all threads but the main one and the monitor sleep or have ended, and
+// resumes those that stop meanwhile. It polls every 10 µs.
 func (t *tracee) waitForOthersToSleep() {
 	for _, tid := range t.others {
 		for state := t.threadState(tid); state != "S" && state != ""; state = t.threadState(tid) {
@@ -203,7 +206,7 @@ func (t *tracee) waitForOthersToSleep() {
 	}
 }
 
-// threadState is a thread's, as proc(5) names it; "": it is gone.
+// threadState returns the letter of a thread's state in proc(5); "": the thread has ended.
 func (t *tracee) threadState(tid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", t.pid, tid))
 	if err != nil {
@@ -214,6 +217,7 @@ func (t *tracee) threadState(tid int) string {
 	return state
 }
 
+// describeStatus returns the signal or the exit status of a process that has ended, in words.
 func describeStatus(status unix.WaitStatus) string {
 	if status.Signaled() {
 		return "signal: " + status.Signal().String()
