@@ -201,8 +201,9 @@ func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
 	}
 }
 
-// Finish judges what only the end of the run shows, and returns all violations of the run. p is a snapshot of
-// the quiet fleet. If the fleet is not quiet, pass a zero p: what needs a quiet fleet is then not judged.
+// Finish ends the run: it judges what only the end shows, and returns all violations of the run. p is a
+// snapshot of the quiet fleet, zero if the fleet is not quiet: what needs a quiet fleet is then not judged.
+// Only the first call judges.
 func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,7 +29,8 @@ const (
 // phaseSeed returns the seed of the campaign's schedule with that number.
 func (s *campaignRun) phaseSeed(number int) uint64 { return s.Seed*1000 + uint64(number) }
 
-// drawPhaseFaults draws the faults of one phase. It uses the kinds that had the fewest faults so far.
+// drawPhaseFaults draws the faults of one phase, from the possible kinds that had the fewest so far, with times
+// shortened to the phase's length. It drops faults that could not be judged, and adds drains.
 func (s *campaignRun) drawPhaseFaults(number int, length time.Duration) schedule.Schedule {
 	seed := s.phaseSeed(number)
 	rng := rand.New(rand.NewPCG(seed, 0x5702))

@@ -90,7 +90,7 @@ func (s *session) sendRows(ctx context.Context) {
 		case len(rows) == 0:
 			return
 		case first != s.cursor && !s.sendsBase:
-			s.endWithError(fleet.Errorf(fleet.CodeGap, "rows from %d are no longer held, the next one is %d", s.cursor, first))
+			s.endWithError(fleet.Errorf(fleet.CodeGap, "replay the journal: its rows from %d on are no longer held, the next one is %d", s.cursor, first))
 			return
 		}
 		s.cursor = first + fleet.Seq(len(rows))

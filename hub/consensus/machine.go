@@ -71,7 +71,7 @@ func (m *machine) Snapshot() (raft.FSMSnapshot, error) {
 func (m *machine) Restore(r io.ReadCloser) error {
 	defer r.Close()
 	if err := m.store.Restore(r); err != nil {
-		return fmt.Errorf("restore a snapshot: %w", err)
+		return fmt.Errorf("replace the state by a Raft snapshot: %w", err)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ var metaDecoder = codec.NewDecoder(codec.Limits{})
 func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	var v meta
 	if err := metaDecoder.Unmarshal(b, &v); err != nil {
-		return Member{}, false, fmt.Errorf("decode meta data: %w", err)
+		return Member{}, false, fmt.Errorf("decode the addresses that another hub gossips: %w", err)
 	}
 	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP, Build: v.Build}, v.Leaving, nil
 }

@@ -134,7 +134,8 @@ func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity,
 	}
 	id, err := identity.New(answer.Cert, answer.CA, a.Key)
 	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave an unusable certificate: %v", err)
+		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub gave an unusable certificate: %v", err).
+			WithHint("try again; if it stays so, compare the releases of the hub and of this machine")
 	}
 	if id.Role != a.Role || id.Name != a.ID {
 		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub returned a certificate of %s instead of %s",

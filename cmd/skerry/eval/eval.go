@@ -41,7 +41,7 @@ func listCommand(s *command.Session) *cobra.Command {
 			},
 		}.Write),
 	}
-	c.Flags().StringVar(&query.Filter, "filter", "", "list only evaluations for which this expression is true")
+	c.Flags().StringVar(&query.Filter, "filter", "", `list only evaluations for which this expression is true, such as JobID == "shop"`)
 	c.Flags().StringVar(&query.Job, "job", "", "list only evaluations of this job")
 	c.Flags().StringVar(&query.Status, "status", "", "list only evaluations with this status")
 	return c
