@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -75,6 +76,10 @@ func samples() []state.Command {
 		state.DeploymentPromote{DeploymentID: "d", Groups: []string{"web"}, Eval: &eval, Now: 16},
 		state.AllocHealth{DeploymentID: "d", Healthy: []fleet.AllocID{alloc.ID}, Unhealthy: []fleet.AllocID{"b"}, Update: ptr(failedUpdate()), Rollback: j, Eval: &eval, Now: 17},
 		state.DeploymentDelete{IDs: []fleet.DeploymentID{"d"}},
+		state.SchedulerConfig{Config: fleet.SchedulerConfiguration{
+			SchedulerAlgorithm: fleet.AlgorithmSpread, MemoryOversubscriptionEnabled: true, RejectJobRegistration: true,
+			PreemptionConfig: fleet.PreemptionConfig{SystemSchedulerEnabled: true, ServiceSchedulerEnabled: true}, CreateIndex: 4, ModifyIndex: 5,
+		}, Enforce: true, CheckIndex: 5},
 		state.JobScale{Namespace: "default", ID: "shop", JobModifyIndex: 7, Group: "web", Count: ptr(3), Message: "busy", Error: true, Meta: map[string]any{"load": 0.5}, Eval: &eval, Now: 70},
 		state.JobEvaluate{Namespace: "default", ID: "shop", ForceReschedule: true, Eval: &eval, Now: 71},
 		state.JobTag{Namespace: "default", ID: "shop", Version: 2, Latest: true, Tag: fleet.JobVersionTag{Name: "golden", Description: "good", TaggedTime: 72}, Unset: true},
@@ -132,8 +137,14 @@ func TestEntryGolden(t *testing.T) {
 		if state.KindOf(c) <= last || !reflect.DeepEqual(decoded, c) {
 			t.Fatalf("%T, of kind %d after %d, came back as\n%+v\nnot\n%+v", c, state.KindOf(c), last, decoded, c)
 		}
+		for k := last + 1; k < state.KindOf(c); k++ {
+			mustBeUndeclared(t, k)
+		}
 		last = state.KindOf(c)
 		fmt.Fprintf(&got, "%s %x\n", strings.TrimPrefix(fmt.Sprintf("%T", c), "state."), raw)
+	}
+	for k := last; k < math.MaxUint8; k++ {
+		mustBeUndeclared(t, k+1)
 	}
 	if *rewrite {
 		if err := os.WriteFile(path, []byte(got.String()), 0o644); err != nil {
@@ -146,6 +157,14 @@ func TestEntryGolden(t *testing.T) {
 	}
 	if got.String() != string(want) {
 		t.Fatalf("entries changed (see -rewrite):\n%s", diff(string(want), got.String()))
+	}
+}
+
+// mustBeUndeclared fails for a kind that has a command: each command has a sample.
+func mustBeUndeclared(t *testing.T, k state.Kind) {
+	t.Helper()
+	if name := k.String(); name != fmt.Sprintf("kind_%d", k) {
+		t.Errorf("samples lack a %s (kind %d)", name, k)
 	}
 }
 
