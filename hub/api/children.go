@@ -9,7 +9,6 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/cron"
 	"skerry/fleet/placement"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
@@ -103,16 +102,4 @@ func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 		Namespace: job.Namespace, ID: job.ID, JobModifyIndex: job.JobModifyIndex, Force: true, Child: child,
 		Eval: a.newEval(child, fleet.TriggerPeriodicJob, now.UnixNano()), Now: now.UnixNano(),
 	}, func(res state.Result) launchAnswer { return launchAnswer{res.Eval, res.Index, res.Index} })
-}
-
-// periodicProblems returns what is wrong with the periodic block of a job; nil: nothing, or the job has none.
-func (a *API) periodicProblems(job *fleet.Job) fleet.Problems {
-	if !job.IsPeriodic() {
-		return nil
-	}
-	if err := cron.Check(*job.Periodic, a.cfg.Now()); err != nil {
-		e := fleet.AsError(err)
-		return fleet.Problems{{Path: "Periodic", Message: e.Message, Hint: e.Hint}}
-	}
-	return nil
 }

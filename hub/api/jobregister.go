@@ -99,7 +99,7 @@ func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet
 			}
 		}
 	}
-	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.periodicProblems(job), a.regionProblems(job), tooLarge(job))
+	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.regionProblems(job), tooLarge(job))
 }
 
 // clearHubFields clears the fields that only hubs set, and adds those that were set to job.Ignored. So a
