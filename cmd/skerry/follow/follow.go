@@ -22,6 +22,16 @@ const exitWaiting = 2
 // ShowAnswer shows the answer to a request that made an evaluation: as JSON, or as what was done, and then
 // follows the evaluation unless detach says otherwise.
 func ShowAnswer(c *command.Call, answer any, id fleet.EvalID, detach bool, done string) error {
+	return showAnswer(c, answer, id, detach, done, Evaluation)
+}
+
+// ShowStop is ShowAnswer for a request that stops a job.
+func ShowStop(c *command.Call, answer any, id fleet.EvalID, detach bool, done string) error {
+	return showAnswer(c, answer, id, detach, done, followStop)
+}
+
+// showAnswer shows the answer, and then follows its evaluation with follow.
+func showAnswer(c *command.Call, answer any, id fleet.EvalID, detach bool, done string, follow func(*command.Call, fleet.EvalID) error) error {
 	switch {
 	case c.Out.IsJSON():
 		c.Out.JSON(answer)
@@ -30,7 +40,7 @@ func ShowAnswer(c *command.Call, answer any, id fleet.EvalID, detach bool, done 
 	default:
 		c.Out.Line("%s, evaluation %s", done, console.ID(id))
 		if !detach {
-			return Evaluation(c, id)
+			return follow(c, id)
 		}
 	}
 	return nil
@@ -55,8 +65,8 @@ func Evaluation(c *command.Call, id fleet.EvalID) error {
 	return f.followAllocs(f.checkRunning)
 }
 
-// Stop follows until nothing of the job runs, but for allocations that nobody can reach.
-func Stop(c *command.Call, id fleet.EvalID) error {
+// followStop follows until nothing of the job runs, but for allocations that nobody can reach.
+func followStop(c *command.Call, id fleet.EvalID) error {
 	f, err := awaitDecision(c, id)
 	if err != nil {
 		return c.Interrupted(err)

@@ -42,11 +42,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = follow.ShowAnswer(c, answer, answer.EvalID, true, fmt.Sprintf("Job %q stops", job.ID))
-			if err != nil || detach || answer.EvalID == "" || c.Out.IsJSON() {
-				return err
-			}
-			return follow.Stop(c, answer.EvalID)
+			return follow.ShowStop(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q stops", job.ID))
 		}),
 	}
 	c.Flags().BoolVar(&o.Purge, "purge", false, "also remove the job and its versions from the hubs' state")
