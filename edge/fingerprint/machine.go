@@ -40,7 +40,7 @@ type cpu struct {
 func (c cpu) totalMHz() int { return c.cores * c.mhz }
 
 // readMachine reads the attributes and resources of the machine and of the data directory's disk, below root.
-// What cannot be read is left out, and the error names it.
+// It leaves out each part that it cannot read, and the error names that part.
 func readMachine(root, dataDir string) (machine, error) {
 	c := readCPU(root)
 	attrs := map[string]string{
