@@ -61,6 +61,7 @@ edge/runner             < fleet drivers edge/contract
 edge/fingerprint        < fleet drivers devices
 edge/local              < fleet
 edge/files              < fleet
+edge/store              < fleet
 edge/checks             < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto

@@ -27,6 +27,14 @@ func Swap(path string, content []byte, mode fs.FileMode) error {
 	return replace(path, content, mode, false)
 }
 
+// Rename gives a file, whose content is flushed, another name. When it returns, that stays.
+func Rename(from, to string) error {
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(to))
+}
+
 func replace(path string, content []byte, mode fs.FileMode, sync bool) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {

@@ -1,0 +1,78 @@
+package store
+
+import (
+	"crypto/md5"
+	"crypto/sha1"
+	"crypto/sha256"
+	"crypto/sha512"
+	"encoding/hex"
+	"encoding/json"
+	"hash"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// Key is what was asked for. Two requests with equal keys get the same content.
+type Key struct {
+	Source   string            // without credentials that Options hold
+	Options  map[string]string `json:",omitempty"` // what else decides on the content, secrets included
+	Checksum string            `json:",omitempty"` // "TYPE:HEX"; "": any content
+}
+
+// ID returns the name of the key: a hash, from which no option can be read.
+func (k Key) ID() string {
+	text, err := json.Marshal(k) // maps are sorted
+	if err != nil {
+		panic("store: a key of strings has no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// checksums are the kinds of checksums, with the length of their hex.
+var checksums = []struct {
+	kind   string
+	length int
+	make   func() hash.Hash
+}{
+	{"md5", 2 * md5.Size, md5.New},
+	{"sha1", 2 * sha1.Size, sha1.New},
+	{"sha256", 2 * sha256.Size, sha256.New},
+	{"sha512", 2 * sha512.Size, sha512.New},
+}
+
+// ParseChecksum reads "TYPE:HEX", or HEX alone, whose length says the type. It returns the first form, in lower
+// case; an error is a fleet.CodeInvalid.
+func ParseChecksum(text string) (string, error) {
+	kind, digits, typed := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ":")
+	if !typed {
+		kind, digits = "", kind
+	}
+	if kind == "file" {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "checksum %q: a file of checksums is not read", text).
+			WithHint("write the checksum itself: sha256:HEX")
+	}
+	for _, c := range checksums {
+		if kind != c.kind && (typed || len(digits) != c.length) {
+			continue
+		}
+		if _, err := hex.DecodeString(digits); err != nil || len(digits) != c.length {
+			return "", fleet.Errorf(fleet.CodeInvalid, "checksum %q: %s has %d hexadecimal digits", text, c.kind, c.length)
+		}
+		return c.kind + ":" + digits, nil
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "checksum %q has no known type", text).
+		WithHint("write md5:, sha1:, sha256: or sha512: and the hexadecimal digits")
+}
+
+// newHash returns the hash of a checksum that ParseChecksum returned, and its digits.
+func newHash(checksum string) (hash.Hash, string) {
+	kind, digits, _ := strings.Cut(checksum, ":")
+	for _, c := range checksums {
+		if c.kind == kind {
+			return c.make(), digits
+		}
+	}
+	return nil, ""
+}

@@ -1,0 +1,159 @@
+package store
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"skerry/fleet"
+	"skerry/internal/durable"
+)
+
+// pinRecord is the file of an allocation's pins.
+type pinRecord struct {
+	Version int
+	Keys    []string
+}
+
+// Pin keeps the contents for some keys, present or to come, until Unpin: the allocation may need them. It
+// returns when that is durable.
+func (s *Store) Pin(alloc fleet.AllocID, keys ...Key) error {
+	if alloc == "" || filepath.Base(string(alloc)) != string(alloc) {
+		return fleet.Errorf(fleet.CodeInvalid, "pin contents for the allocation %q: that is no id", alloc)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := slices.Clone(s.pins[alloc])
+	for _, k := range keys {
+		ids = append(ids, k.ID())
+		if _, id, ok := s.findEntry(k); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	if slices.Equal(ids, s.pins[alloc]) {
+		return nil
+	}
+	text, err := json.Marshal(pinRecord{entryVersion, ids})
+	if err == nil {
+		err = s.cfg.Step("write-pins")
+	}
+	if err == nil {
+		err = durable.Replace(s.pathOf("pins", string(alloc)), text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("pin contents for allocation %s: %w", fleet.Short(alloc), err)
+	}
+	s.pins[alloc] = ids
+	return nil
+}
+
+// Unpin lets an allocation's contents be evicted. It does nothing where there are none.
+func (s *Store) Unpin(alloc fleet.AllocID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.pins[alloc]; !ok {
+		return nil
+	}
+	err := s.cfg.Step("remove-pins")
+	if err == nil {
+		err = os.Remove(s.pathOf("pins", string(alloc)))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("unpin contents of allocation %s: %w", fleet.Short(alloc), err)
+	}
+	delete(s.pins, alloc)
+	return nil
+}
+
+// PinnedAllocs returns the allocations that pin contents.
+func (s *Store) PinnedAllocs() []fleet.AllocID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.pins))
+}
+
+// readPins reads the pins. A file that is not readable is an error: what it pins would be evicted.
+func (s *Store) readPins() error {
+	list, err := os.ReadDir(s.pathOf("pins"))
+	if err != nil {
+		return err
+	}
+	for _, f := range list {
+		if f.Name()[0] == '.' { // a crash left it
+			if err := os.Remove(s.pathOf("pins", f.Name())); err != nil {
+				return err
+			}
+			continue
+		}
+		var r pinRecord
+		text, err := readRecord(s.pathOf("pins", f.Name()))
+		if err == nil {
+			err = json.Unmarshal(text, &r)
+		}
+		if err != nil { // the next start of its tasks pins again
+			s.cfg.Log.Warn("pins of an allocation not readable", "alloc_id", f.Name(), "error", err)
+		}
+		s.pins[fleet.AllocID(f.Name())] = r.Keys
+	}
+	return nil
+}
+
+// usedBytes returns the bytes of blobs and downloads. The caller has the lock.
+func (s *Store) usedBytes() int64 {
+	var used int64
+	counted := map[string]bool{}
+	for _, e := range s.entries {
+		if !counted[e.SHA256] {
+			counted[e.SHA256] = true
+			used += e.Size
+		}
+	}
+	for _, n := range s.partials {
+		used += n
+	}
+	return used
+}
+
+// makeRoom evicts what nobody needs until size more bytes fit: downloads that nobody goes on with, then the
+// entries that were not used for the longest time. The caller has the lock.
+func (s *Store) makeRoom(size int64) error {
+	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
+		return nil
+	}
+	for _, id := range slices.Sorted(maps.Keys(s.partials)) {
+		if s.usedBytes()+size > s.cfg.MaxBytes && s.busy[id] == nil {
+			if err := s.removePartial(id); err != nil {
+				return err
+			}
+		}
+	}
+	pinned := map[string]bool{}
+	for _, ids := range s.pins {
+		for _, id := range ids {
+			pinned[id] = true
+		}
+	}
+	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return int(s.uses[a] - s.uses[b]) })
+	for _, id := range oldest {
+		if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
+			return nil
+		}
+		if !pinned[id] {
+			if err := s.removeEntry(id); err != nil {
+				return err
+			}
+		}
+	}
+	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeUnavailable, "the store is full: of its %d MiB, %d MiB are needed by allocations on this edge",
+		s.cfg.MaxBytes>>20, s.usedBytes()>>20).WithHint("start the edge with a larger --store-size")
+}

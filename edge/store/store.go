@@ -1,0 +1,340 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"skerry/fleet"
+	"skerry/internal/durable"
+)
+
+// ErrMissing is returned for a key whose content is not in the store.
+var ErrMissing = errors.New("not in the store")
+
+// ErrDamaged is returned for a content that no longer has its checksum. It is removed, so that it can be
+// fetched again.
+var ErrDamaged = errors.New("the stored copy is damaged")
+
+const (
+	layoutVersion = "1\n"
+	entryVersion  = 1
+	maxEntries    = 10000
+	maxRecord     = 256 << 10 // bytes of a file that is not a blob
+)
+
+// Config is where and how large a store is.
+type Config struct {
+	Dir      string // made with mode 0700
+	MaxBytes int64  // of blobs and downloads; at least 1
+	// Step is called before each write, with its label; an error makes it fail. For tests; nil: nothing.
+	Step func(label string) error
+	Now  func() time.Time // wall clock, shown in lists
+	Log  *slog.Logger
+}
+
+// Entry is a content in the store.
+type Entry struct {
+	Version int
+	Key     Key
+	SHA256  string
+	Size    int64
+	Name    string    `json:",omitempty"` // of the file, where its source gave one
+	Loaded  bool      `json:",omitempty"` // by hand: it answers every request for its source
+	Stored  time.Time // by the edge's wall clock
+}
+
+// Store is an open store.
+type Store struct {
+	cfg Config
+
+	mu       sync.Mutex
+	entries  map[string]Entry           // by id of the key
+	uses     map[string]int64           // count at the last use, by id
+	lastUse  int64                      // highest count
+	pins     map[fleet.AllocID][]string // ids
+	partials map[string]int64           // bytes, by id
+	busy     map[string]chan struct{}   // ids that are being downloaded; closed at the end
+	verified map[string]bool            // blobs whose checksum was read since the start
+}
+
+// Open opens the store and removes what a crash left half done.
+func Open(cfg Config) (*Store, error) {
+	if cfg.Dir == "" || cfg.MaxBytes < 1 || cfg.Now == nil || cfg.Log == nil {
+		return nil, errors.New("open store: a folder, a size, a clock and a logger are required")
+	}
+	if cfg.Step == nil {
+		cfg.Step = func(string) error { return nil }
+	}
+	s := &Store{
+		cfg: cfg, entries: map[string]Entry{}, uses: map[string]int64{}, pins: map[fleet.AllocID][]string{},
+		partials: map[string]int64{}, busy: map[string]chan struct{}{}, verified: map[string]bool{},
+	}
+	for _, dir := range []string{"blobs", "keys", "pins", "partial"} {
+		if err := os.MkdirAll(s.pathOf(dir), 0o700); err != nil {
+			return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
+		}
+	}
+	if err := s.checkVersion(); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
+	}
+	if err := errors.Join(s.readEntries(), s.readPins(), s.readPartials(), s.removeStrayBlobs()); err != nil {
+		return nil, fmt.Errorf("open store %s: %w", cfg.Dir, err)
+	}
+	return s, nil
+}
+
+// MaxBytes returns the bound of the store.
+func (s *Store) MaxBytes() int64 { return s.cfg.MaxBytes }
+
+// Open opens the content for a key: that of the same request, or the one that its sha256 names, or what was
+// loaded by hand for its source. Its checksums hold. Errors are ErrMissing and ErrDamaged.
+func (s *Store) Open(ctx context.Context, key Key) (*os.File, Entry, error) {
+	s.mu.Lock()
+	e, id, ok := s.findEntry(key)
+	if !ok {
+		s.mu.Unlock()
+		return nil, Entry{}, fmt.Errorf("open stored %s: %w", key.Source, ErrMissing)
+	}
+	verified := s.verified[e.SHA256] && e.Key.Checksum == key.Checksum
+	s.useEntry(id)
+	f, err := os.Open(s.blobPath(e.SHA256))
+	s.mu.Unlock()
+	if err != nil {
+		s.dropBlob(e.SHA256)
+		return nil, Entry{}, fmt.Errorf("open stored %s: %w: %w", key.Source, ErrDamaged, err)
+	}
+	if !verified {
+		err = s.verifyFile(ctx, f, e, key)
+	}
+	if err != nil {
+		return nil, Entry{}, errors.Join(fmt.Errorf("open stored %s: %w", key.Source, err), f.Close())
+	}
+	return f, e, nil
+}
+
+// Has reports whether the store has an answer for a key, without a look at its content.
+func (s *Store) Has(key Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, _, ok := s.findEntry(key)
+	return ok
+}
+
+// Listed is an entry as List returns it.
+type Listed struct {
+	Entry
+	Pinned []fleet.AllocID `json:",omitempty"` // allocations that need it
+}
+
+// List returns the entries, the most recently used first, without the options of their keys, which may be secret.
+func (s *Store) List() []Listed {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Listed, 0, len(s.entries))
+	ids := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return int(s.uses[b] - s.uses[a]) })
+	for _, id := range ids {
+		l := Listed{Entry: s.entries[id]}
+		l.Key.Options = nil
+		for _, alloc := range slices.Sorted(maps.Keys(s.pins)) {
+			if slices.Contains(s.pins[alloc], id) {
+				l.Pinned = append(l.Pinned, alloc)
+			}
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// Used returns how many bytes the store holds.
+func (s *Store) Used() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.usedBytes()
+}
+
+// Remove drops the entries of a source, so that it is fetched again when it is next asked for. It returns how
+// many there were.
+func (s *Store) Remove(source string) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for id, e := range s.entries {
+		if e.Key.Source != source {
+			continue
+		}
+		if err := s.removeEntry(id); err != nil {
+			return n, fmt.Errorf("remove %s from the store: %w", source, err)
+		}
+		n++
+	}
+	return n, nil
+}
+
+// findEntry returns the entry that answers a key, and its id.
+func (s *Store) findEntry(key Key) (Entry, string, bool) {
+	if e, ok := s.entries[key.ID()]; ok {
+		return e, key.ID(), true
+	}
+	h, want := newHash(key.Checksum)
+	byContent := h != nil && h.Size() == sha256.Size
+	for id, e := range s.entries {
+		if byContent && e.SHA256 == want || !byContent && e.Loaded && e.Key.Source == key.Source {
+			return e, id, true
+		}
+	}
+	return Entry{}, "", false
+}
+
+// verifyFile reads a blob and compares its checksums. A damaged one is dropped; a sound one that is not what the
+// key asks for is a fleet.CodeInvalid.
+func (s *Store) verifyFile(ctx context.Context, f *os.File, e Entry, key Key) error {
+	own := sha256.New()
+	asked, want := newHash(key.Checksum)
+	into := io.Writer(own)
+	if asked != nil {
+		into = io.MultiWriter(own, asked)
+	}
+	if _, err := io.Copy(into, readerOf(ctx, f)); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		s.dropBlob(e.SHA256)
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if got := hex.EncodeToString(own.Sum(nil)); got != e.SHA256 {
+		s.cfg.Log.Warn("stored content is damaged: dropped", "source", e.Key.Source, "sha256", e.SHA256)
+		s.dropBlob(e.SHA256)
+		return ErrDamaged
+	}
+	s.mu.Lock()
+	s.verified[e.SHA256] = true
+	s.mu.Unlock()
+	if asked != nil && hex.EncodeToString(asked.Sum(nil)) != want {
+		return wrongChecksum(key, hex.EncodeToString(asked.Sum(nil)))
+	}
+	_, err := f.Seek(0, io.SeekStart)
+	return err
+}
+
+// wrongChecksum is the error of a content that is not what was asked for.
+func wrongChecksum(key Key, got string) error {
+	return fleet.Errorf(fleet.CodeInvalid, "the content of %s has the checksum %s, not %s", key.Source, got, key.Checksum).
+		WithHint("the source has changed, or the job's checksum is wrong: correct it in the job file")
+}
+
+// dropBlob removes a blob that is damaged, and the keys that name it.
+func (s *Store) dropBlob(sum string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, e := range s.entries {
+		if e.SHA256 != sum {
+			continue
+		}
+		if err := s.removeEntry(id); err != nil {
+			s.cfg.Log.Warn("damaged entry not removed", "source", e.Key.Source, "error", err)
+		}
+	}
+}
+
+// removeEntry removes a key, then its blob unless another key has the same. The caller has the lock.
+func (s *Store) removeEntry(id string) error {
+	e, ok := s.entries[id]
+	if !ok {
+		return nil
+	}
+	if err := s.cfg.Step("remove-key"); err != nil {
+		return err
+	}
+	if err := os.Remove(s.pathOf("keys", id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	delete(s.entries, id)
+	delete(s.uses, id)
+	if s.hasBlob(e.SHA256) {
+		return nil
+	}
+	delete(s.verified, e.SHA256)
+	if err := s.cfg.Step("remove-blob"); err != nil {
+		return err
+	}
+	if err := os.Remove(s.blobPath(e.SHA256)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// hasBlob reports whether an entry has that content. The caller has the lock.
+func (s *Store) hasBlob(sum string) bool {
+	for _, e := range s.entries {
+		if e.SHA256 == sum {
+			return true
+		}
+	}
+	return false
+}
+
+// useEntry notes that an entry was used now. A loss of power may take that back.
+func (s *Store) useEntry(id string) {
+	s.lastUse++
+	s.uses[id] = s.lastUse
+	at := time.Unix(s.lastUse, 0)
+	if err := os.Chtimes(s.pathOf("keys", id), at, at); err != nil {
+		s.cfg.Log.Debug("use of a stored content not noted", "error", err)
+	}
+}
+
+// writeEntry makes a key durable. Its blob is on the disk. The caller has the lock.
+func (s *Store) writeEntry(e Entry) error {
+	text, err := json.MarshalIndent(e, "", "  ")
+	if err != nil {
+		return err
+	}
+	if len(text) > maxRecord {
+		return fleet.Errorf(fleet.CodeInvalid, "what was asked for is too long: %d bytes", len(text))
+	}
+	if err := s.cfg.Step("write-key"); err != nil {
+		return err
+	}
+	id := e.Key.ID()
+	if err := durable.Replace(s.pathOf("keys", id), text, 0o600); err != nil {
+		return err
+	}
+	s.entries[id] = e
+	s.useEntry(id)
+	return nil
+}
+
+func (s *Store) pathOf(names ...string) string {
+	return filepath.Join(append([]string{s.cfg.Dir}, names...)...)
+}
+
+func (s *Store) blobPath(sum string) string { return s.pathOf("blobs", sum) }
+
+// contextReader reads until its context ends.
+type contextReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func readerOf(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
+
+// Read implements io.Reader.
+func (c contextReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.r.Read(p)
+}
