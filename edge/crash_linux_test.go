@@ -15,6 +15,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 	"skerry/edge"
 	"skerry/edge/contract"
 	"skerry/edge/journal"
@@ -34,7 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	rawexec.Supervise()
+	supervised.Supervise()
 	if dir := os.Getenv(envDir); dir != "" {
 		if err := runEdgeProcess(dir, os.Getenv(envStep), os.Getenv(envSkip)); err != nil {
 			fmt.Fprintln(os.Stderr, err)

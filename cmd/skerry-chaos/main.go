@@ -21,14 +21,14 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/virtual"
 	"skerry/cmd/console"
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	rawexec.Supervise() // runs and exits if this process is the supervisor of a task
+	supervised.Supervise() // runs and exits if this process is the supervisor of a task
 	if cell.Keeper() {
 		code, err := cell.Keep()
 		if err != nil {

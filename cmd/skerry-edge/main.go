@@ -11,14 +11,14 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
 	"skerry/cmd/skerry/local"
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	rawexec.Supervise() // a supervisor of a task has no use for anything below
+	supervised.Supervise() // a supervisor of a task has no use for anything below
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	cmd := edged.Command("skerry-edge", version)
 	cmd.Version = version

@@ -28,14 +28,14 @@ import (
 	"skerry/cmd/skerry/node"
 	"skerry/cmd/skerry/operator"
 	"skerry/cmd/skerry/service"
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	rawexec.Supervise() // a supervisor of a task has no use for anything below
+	supervised.Supervise() // a supervisor of a task has no use for anything below
 	os.Exit(run())
 }
 

@@ -17,13 +17,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 // TestMain lets the scripts of testdata run this very program as skerry, also as the
 // supervisor of its tasks.
 func TestMain(m *testing.M) {
-	rawexec.Supervise()
+	supervised.Supervise()
 	if address := os.Getenv(serveEnv); address != "" {
 		fmt.Fprintln(os.Stderr, serveMetrics(address))
 		os.Exit(1)

@@ -1,44 +1,7 @@
 package rawexec
 
-// Decode decodes one of the three records, or a handle's state, by name. number is the record's pid, or
-// the length of a spec's command line.
-func Decode(name string, b []byte) (number int, err error) {
-	switch name {
-	case "spec":
-		var s spec
-		err = decodeRecord(b, &s)
-		return len(s.Argv), err
-	case "task":
-		var t taskRecord
-		err = decodeRecord(b, &t)
-		return t.PID, err
-	case "exit":
-		return 0, decodeRecord(b, new(exitRecord))
-	}
-	id, err := decodeIdentity(b)
-	return id.PID, err
-}
-
-// Options reads a config block.
-func Options(config map[string]any) (command string, args []string, err error) {
-	o, err := parseOptions(config)
-	return o.command, o.args, err
-}
-
-// Rotator makes a writer of rotated files.
-func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
-	Write(p []byte) (int, error)
-	Close() error
-} {
-	return &rotator{dir: dir, prefix: prefix, maxFiles: maxFiles, maxBytes: maxBytes}
-}
-
-// Environment returns a task's environment from the agent's and its own.
-func Environment(agent []string, task map[string]string) []string {
-	return taskEnvironment(agent, task)
-}
-
-// Resolve finds the program of a command.
-func Resolve(command, dir string, env []string) (string, error) {
-	return findProgram(command, dir, env)
+// Settings reads a config block.
+func Settings(config map[string]any) (command string, args []string, err error) {
+	s, err := parseSettings(config)
+	return s.command, s.args, err
 }

@@ -1,105 +1,66 @@
-// Package rawexec is the driver "raw_exec": a task is a process of the agent's user, without isolation.
-//
-// Tasks survive the agent. Each task has a supervisor, a small process (the agent's program with a hidden
-// argument, see Supervise). It starts the task in its own session and process group, writes its output to rotated
-// files, executes commands to stop or signal it, and writes its exit to disk, durably. Supervisor and agent
-// communicate only through the task's state folder, so that a restarted agent can continue:
-//
-//	spec.json          what to run; written by the agent
-//	task.json          pid, start time and boot id of the task; written once it runs
-//	exit.json          how it ended
-//	lock               flock held by the supervisor for as long as it lives
-//	control            FIFO: commands to the supervisor, a line each
-//	life               FIFO: held open by the supervisor; its end tells the agent
-//	stdout, stderr     FIFOs: the task itself holds them open too, so that it does
-//	                   not die of a broken pipe if its supervisor is killed
-//	supervisor.log     messages of the supervisor, empty as a rule
-//
-// A task is found again by the lock, or by the pid, start time and boot id of the process together with the
-// device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data directory
-// never affects the tasks of the original. If a supervisor was killed, the next one adopts the task; the exit is
-// then not known, because only a parent receives it.
-//
-// The processes of a task are the descendants of its supervisor. If the supervisor was killed, they are those in
-// the task's session, those with its output open, those with its marker in the environment
-// (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor does not
-// execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and the
-// supervisor.
-//
-// A Driver starts no goroutine. It only keeps its child processes, to reap them. It works on Linux; elsewhere its
-// fingerprint says that it does not.
+// Package rawexec is the driver "raw_exec": a task is a process of the agent's user, without isolation. Edges run
+// it; hubs check config blocks with it. Package supervised runs the process; this package starts no goroutine and
+// stores nothing.
 package rawexec
 
 import (
-	"errors"
+	"context"
+	"fmt"
 	"log/slog"
 	"os"
-	"strings"
-	"sync"
-	"syscall"
+
+	"skerry/drivers"
+	"skerry/drivers/options"
+	"skerry/drivers/supervised"
 )
 
 // Name is the driver's name in job files.
 const Name = "raw_exec"
 
-// superviseArg is the hidden argument of a supervisor; the state folder follows it.
-const superviseArg = "supervise-task"
-
-// Config of a Driver.
+// Config of the driver.
 type Config struct {
 	// BootID is the kernel's boot id; "": read from the kernel.
 	BootID string
 	Log    *slog.Logger
 }
 
-// Driver runs tasks as plain processes. It implements drivers.Driver.
-type Driver struct {
-	bootID string
-	log    *slog.Logger
-
-	mu sync.Mutex
-	// children are the supervisors that this process started, by state folder.
-	children map[string]*os.Process
+// New makes the driver. It starts nothing.
+func New(cfg Config) (*supervised.Driver, error) {
+	return supervised.New(supervised.Config{
+		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: buildProcess,
+	})
 }
 
-// New makes a Driver. It reads the kernel's boot id if none is configured, and starts nothing.
-func New(cfg Config) (*Driver, error) {
-	if cfg.Log == nil {
-		return nil, errors.New("make raw_exec driver: no logger")
-	}
-	if cfg.BootID == "" {
-		cfg.BootID = kernelBootID()
-	}
-	return &Driver{
-		bootID:   cfg.BootID,
-		log:      cfg.Log.With("driver", Name),
-		children: make(map[string]*os.Process),
-	}, nil
+// settings are the values of a task's config block.
+type settings struct {
+	command string
+	args    []string
 }
 
-// Supervise must be called first in main, and in the TestMain of tests that run raw_exec tasks. It returns at
-// once, unless a Driver started the process as a supervisor: then it supervises the task and ends the process.
-func Supervise() {
-	if len(os.Args) == 3 && os.Args[1] == superviseArg {
-		syscall.Exit(runSupervisor(os.Args[2])) // skips what os.Exit does at the end of an agent
-	}
+// parseSettings reads a task's config block. The error names everything that is wrong with it.
+func parseSettings(config map[string]any) (settings, error) {
+	r := options.Read(config)
+	s := settings{command: r.RequiredText("command"), args: r.Texts("args")}
+	return s, r.Err(Name, "it takes command (a string) and args (a list of strings)")
 }
-
-// Validate returns an error for an invalid config block. It calls Check.
-func (d *Driver) Validate(config map[string]any) error { return Check(config) }
 
 // Check returns an error for a config block that works on no machine: without a command, with an unknown key,
 // or with a value of the wrong type. Hubs check a job with it when it is registered.
 func Check(config map[string]any) error {
-	_, err := parseOptions(config)
+	_, err := parseSettings(config)
 	return err
 }
 
-// kernelBootID returns the kernel's boot id; "" if it cannot be read.
-func kernelBootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+// buildProcess returns the process of a task: its command with the environment of the agent and of the task.
+func buildProcess(_ context.Context, cfg drivers.TaskConfig) (supervised.Process, error) {
+	s, err := parseSettings(cfg.Config)
 	if err != nil {
-		return "" // not Linux: the fingerprint says that no tasks can run
+		return supervised.Process{}, err
 	}
-	return strings.TrimSpace(string(b))
+	env := supervised.Environment(os.Environ(), cfg.Env)
+	path, err := supervised.FindProgram(s.command, cfg.Dir, env)
+	if err != nil {
+		return supervised.Process{}, fmt.Errorf("find command: %w", err)
+	}
+	return supervised.Process{Path: path, Argv: append([]string{s.command}, s.args...), Env: env, Dir: cfg.Dir}, nil
 }

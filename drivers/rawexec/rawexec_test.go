@@ -9,16 +9,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 	"skerry/fleet"
 )
 
 func TestMain(m *testing.M) {
-	rawexec.Supervise()
+	supervised.Supervise()
 	os.Exit(m.Run())
 }
 
@@ -46,7 +46,7 @@ func newHarness(tb testing.TB) drivertest.Harness {
 	}
 }
 
-func mustDriver(tb testing.TB, bootID string) *rawexec.Driver {
+func mustDriver(tb testing.TB, bootID string) *supervised.Driver {
 	tb.Helper()
 	d, err := rawexec.New(rawexec.Config{BootID: bootID, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -86,24 +86,6 @@ func starts(cfg drivers.TaskConfig) int {
 	return strings.Count(string(b), "started")
 }
 
-// eventually polls until ok, or fails with the last state.
-func eventually(tb testing.TB, ok func() (bool, string)) {
-	tb.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(30 * time.Second)
-	for {
-		done, state := ok()
-		if done {
-			return
-		}
-		if time.Now().After(deadline) {
-			tb.Fatalf("did not happen within 30 s: %s", state)
-		}
-		<-tick.C
-	}
-}
-
 // Every config block is either accepted with a command or rejected as invalid.
 func FuzzConfig(f *testing.F) {
 	f.Add([]byte(`{"command": "/bin/sleep", "args": ["1"]}`))
@@ -132,7 +114,7 @@ func FuzzConfig(f *testing.F) {
 // the API, the hub's log and the link.
 func TestNumbersAreText(t *testing.T) {
 	args := []any{"--port", 8080, int64(-1), uint64(7), 8080.0, 1.5, 1e21, json.Number("443"), json.Number("1e3"), json.Number("0.25"), true}
-	command, got, err := rawexec.Options(map[string]any{"command": 7, "args": args})
+	command, got, err := rawexec.Settings(map[string]any{"command": 7, "args": args})
 	want := []string{"--port", "8080", "-1", "7", "8080", "1.5", "1000000000000000000000", "443", "1000", "0.25", "true"}
 	if err != nil || command != "7" || !slices.Equal(got, want) {
 		t.Errorf("%q %q, %v: want %q", command, got, err, want)

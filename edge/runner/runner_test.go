@@ -14,15 +14,15 @@ import (
 	"time"
 
 	"skerry/drivers"
-	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
+	"skerry/drivers/supervised"
 	"skerry/edge/runner"
 	"skerry/fleet"
 	"skerry/fleet/validate"
 )
 
 func TestMain(m *testing.M) {
-	rawexec.Supervise()
+	supervised.Supervise()
 	agentMain()
 	os.Exit(m.Run())
 }

@@ -17,7 +17,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/cmd/edged"
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 	"skerry/edge"
 	"skerry/fleet"
 	daemon "skerry/hub"
@@ -29,7 +29,7 @@ const patience = 60 * time.Second
 // TestMain lets this program be the supervisor of a task: raw_exec starts its own program
 // for that, which would run all tests again.
 func TestMain(m *testing.M) {
-	rawexec.Supervise()
+	supervised.Supervise()
 	os.Exit(m.Run())
 }
 

@@ -1,4 +1,4 @@
-package rawexec
+package supervised
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package rawexec_test
+package supervised_test
 
 import (
 	"bytes"

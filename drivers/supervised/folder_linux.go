@@ -1,4 +1,4 @@
-package rawexec
+package supervised
 
 import (
 	"errors"
@@ -145,10 +145,10 @@ func sendControlCommand(dir string, o controlCommand) error {
 }
 
 // encodeHandle returns the Handle of the task with that process.
-func (id identity) encodeHandle(taskID string) (drivers.Handle, error) {
+func (d *Driver) encodeHandle(taskID string, id identity) (drivers.Handle, error) {
 	state, err := encodeIdentity(id)
 	if err != nil {
 		return drivers.Handle{}, err
 	}
-	return drivers.Handle{Driver: Name, Version: recordVersion, TaskID: taskID, State: state}, nil
+	return drivers.Handle{Driver: d.cfg.Name, Version: recordVersion, TaskID: taskID, State: state}, nil
 }

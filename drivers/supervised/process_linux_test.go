@@ -1,4 +1,4 @@
-package rawexec_test
+package supervised_test
 
 import (
 	"bytes"
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"skerry/drivers"
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 	"skerry/fleet"
 )
 
@@ -36,7 +36,7 @@ func newTaskConfig(tb testing.TB, script string) drivers.TaskConfig {
 	return cfg
 }
 
-func mustStart(tb testing.TB, d *rawexec.Driver, cfg drivers.TaskConfig) (drivers.Handle, drivers.Task) {
+func mustStart(tb testing.TB, d *supervised.Driver, cfg drivers.TaskConfig) (drivers.Handle, drivers.Task) {
 	tb.Helper()
 	h, err := d.Start(tb.Context(), cfg)
 	if err != nil {
@@ -104,7 +104,7 @@ func supervisorOf(tb testing.TB, pid int) int {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	parent, _, _, err := rawexec.ParseStat(b)
+	parent, _, _, err := supervised.ParseStat(b)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func supervisorOf(tb testing.TB, pid int) int {
 // startOf returns the start of a process in ticks since boot.
 func startOf(tb testing.TB, pid int) uint64 {
 	tb.Helper()
-	_, _, start, err := rawexec.ParseStat(*mustRead(tb, fmt.Sprintf("/proc/%d/stat", pid)))
+	_, _, start, err := supervised.ParseStat(*mustRead(tb, fmt.Sprintf("/proc/%d/stat", pid)))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -410,7 +410,7 @@ func childrenOf(tb testing.TB, pid int) map[string]string {
 		if err != nil {
 			continue // it has ended
 		}
-		if parent, _, _, err := rawexec.ParseStat(b); err == nil && parent == pid {
+		if parent, _, _, err := supervised.ParseStat(b); err == nil && parent == pid {
 			found[path] = strings.TrimSpace(string(b))
 		}
 	}
@@ -476,7 +476,7 @@ func FuzzParseStat(f *testing.F) {
 	f.Add([]byte(""))
 	f.Add([]byte(")"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _, start, err := rawexec.ParseStat(b)
+		_, _, start, err := supervised.ParseStat(b)
 		if err != nil && start != 0 {
 			t.Errorf("%q: start %d with an error", b, start)
 		}
@@ -484,7 +484,7 @@ func FuzzParseStat(f *testing.F) {
 }
 
 func TestParseStat(t *testing.T) {
-	parent, session, start, err := rawexec.ParseStat([]byte(
+	parent, session, start, err := supervised.ParseStat([]byte(
 		"1234 (a) b) (c) S 17 1230 1229 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2 3"))
 	if parent != 17 || session != 1229 || start != 987654 || err != nil {
 		t.Errorf("parent %d, session %d, start %d, %v", parent, session, start, err)
@@ -496,11 +496,11 @@ func FuzzParseOrder(f *testing.F) {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
-		once, err := rawexec.ParseControlCommand(line)
+		once, err := supervised.ParseControlCommand(line)
 		if err != nil {
 			return
 		}
-		if twice, err := rawexec.ParseControlCommand(strings.TrimSpace(once)); err != nil || twice != once {
+		if twice, err := supervised.ParseControlCommand(strings.TrimSpace(once)); err != nil || twice != once {
 			t.Errorf("%q became %q, then %q, %v", line, once, twice, err)
 		}
 	})

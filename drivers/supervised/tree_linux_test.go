@@ -1,4 +1,4 @@
-package rawexec_test
+package supervised_test
 
 import (
 	"fmt"
@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 // escaped starts a process in its own session, which does not have the task's output and ignores
@@ -85,7 +85,7 @@ func TestFrozenSupervisorAndTaskThatHeedsItsSignal(t *testing.T) {
 // mainOf returns the pid of a task's main process.
 func mainOf(tb testing.TB, handle []byte) int {
 	tb.Helper()
-	pid, err := rawexec.Decode("handle", handle)
+	pid, err := supervised.Decode("handle", handle)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -116,10 +116,10 @@ func TestWhoIsTheTask(t *testing.T) {
 		"one whose pid nobody has":         {1 << 30, start, false},
 		"another process of the same tick": {os.Getpid(), start, false},
 	} {
-		if got := rawexec.Alive(tc.pid, tc.start); got != tc.want {
+		if got := supervised.Alive(tc.pid, tc.start); got != tc.want {
 			t.Errorf("%s: alive is %t, want %t", name, got, tc.want)
 		}
-		if err := rawexec.SignalProcess(tc.pid, tc.start, syscall.Signal(0)); (err == nil) != tc.want {
+		if err := supervised.SignalProcess(tc.pid, tc.start, syscall.Signal(0)); (err == nil) != tc.want {
 			t.Errorf("%s: signal: %v, want success to be %t", name, err, tc.want)
 		}
 	}

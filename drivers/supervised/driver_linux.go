@@ -1,4 +1,4 @@
-package rawexec
+package supervised
 
 import (
 	"context"
@@ -28,14 +28,17 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// Fingerprint reports that the driver works, unless the kernel's boot id cannot be read.
-func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
+// Fingerprint returns the driver's own fingerprint. Without the kernel's boot id the driver does not work.
+func (d *Driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 	if d.bootID == "" {
 		return fleet.DriverInfo{Detected: true, HealthDescription: "the kernel's boot id cannot be read: is /proc mounted?"}
 	}
+	if d.cfg.Fingerprint != nil {
+		return d.cfg.Fingerprint(ctx)
+	}
 	return fleet.DriverInfo{
 		Detected: true, Healthy: true, HealthDescription: "Healthy",
-		Attributes: map[string]string{"driver." + Name: "1"},
+		Attributes: map[string]string{"driver." + d.cfg.Name: "1"},
 	}
 }
 
@@ -51,9 +54,9 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 		if err != nil {
 			return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 		}
-		return id.encodeHandle(cfg.ID)
+		return d.encodeHandle(cfg.ID, id)
 	}
-	if err := d.prepareStateDir(cfg); err != nil {
+	if err := d.prepareStateDir(ctx, cfg); err != nil {
 		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 	}
 	if err := d.ensureSupervisor(ctx, cfg.StateDir); err != nil {
@@ -69,13 +72,13 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 	if err != nil {
 		return drivers.Handle{}, drivers.Recoverable(fmt.Errorf("start task %s: %w", cfg.ID, err))
 	}
-	return id.encodeHandle(cfg.ID)
+	return d.encodeHandle(cfg.ID, id)
 }
 
 // Recover finds a task by its Handle. A running task that has lost its supervisor gets another one, which
 // adopts it.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
-	if h.Driver != Name || h.Version > recordVersion {
+	if h.Driver != d.cfg.Name || h.Version > recordVersion {
 		return nil, fmt.Errorf("recover task %s: this driver cannot read the handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
 	}
 	var id identity
@@ -144,21 +147,33 @@ func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, boo
 
 // prepareStateDir makes the state folder with its FIFOs and writes the spec. It removes the records of another
 // boot, or of the original of a copied folder.
-func (d *Driver) prepareStateDir(cfg drivers.TaskConfig) error {
-	sp, err := newSpec(cfg, d.bootID)
-	if err == nil {
-		err = sp.validateRecord()
+func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (err error) {
+	if err := d.cfg.Check(cfg.Config); err != nil {
+		return err
 	}
-	if err != nil {
+	if _, err := drivers.ParseSignal(cfg.KillSignal); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(cfg.StateDir) // nothing runs; the next start has another folder
+		}
+	}()
 	for _, stale := range []string{taskFile, exitFile} {
 		if err := os.Remove(filepath.Join(cfg.StateDir, stale)); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("remove stale record: %w", err)
 		}
+	}
+	process, err := d.cfg.Build(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	sp := newSpec(cfg, process, d.bootID)
+	if err := sp.validateRecord(); err != nil {
+		return err
 	}
 	if err := makeFIFOs(cfg.StateDir); err != nil {
 		return err

@@ -1,4 +1,4 @@
-package rawexec_test
+package supervised_test
 
 import (
 	"fmt"
@@ -7,12 +7,12 @@ import (
 	"slices"
 	"testing"
 
-	"skerry/drivers/rawexec"
+	"skerry/drivers/supervised"
 )
 
 func TestRotator(t *testing.T) {
 	dir := t.TempDir()
-	w := rawexec.Rotator(dir, "web.stdout", 3, 10)
+	w := supervised.Rotator(dir, "web.stdout", 3, 10)
 	var all string
 	for i := range 8 {
 		line := fmt.Sprintf("line %d\n", i)
@@ -23,7 +23,7 @@ func TestRotator(t *testing.T) {
 	wantFiles(t, dir, map[string]string{"web.stdout.3": all[30:40], "web.stdout.4": all[40:50], "web.stdout.5": all[50:56]})
 
 	// A rotator continues where the previous one of the task ended.
-	w = rawexec.Rotator(dir, "web.stdout", 2, 10)
+	w = supervised.Rotator(dir, "web.stdout", 2, 10)
 	mustWrite(t, w, "again")
 	mustClose(t, w)
 	wantFiles(t, dir, map[string]string{"web.stdout.5": all[50:56] + "agai", "web.stdout.6": "n"})
@@ -32,7 +32,7 @@ func TestRotator(t *testing.T) {
 // A full disk never blocks a task's output, and the lost bytes are counted.
 func TestRotatorLosesAndCounts(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
-	w := rawexec.Rotator(dir, "web.stderr", 2, 100)
+	w := supervised.Rotator(dir, "web.stderr", 2, 100)
 	mustWrite(t, w, "12345")
 	mustWrite(t, w, "67")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -82,7 +82,7 @@ func TestEnvironment(t *testing.T) {
 		"PATH=/bin", "HOME=/root", "SKERRY_ADDR=x", "NOMAD_TOKEN=x", "VAULT_TOKEN=x", "AWS_REGION=here",
 		"AWS_SECRET_ACCESS_KEY=x", "GOMAXPROCS=1", "NOTIFY_SOCKET=x", "=C:=x", "VAULT_TOKEN_NAME=not it",
 	}
-	got := rawexec.Environment(agent, map[string]string{"HOME": "/home/task", "NOMAD_TASK_NAME": "web"})
+	got := supervised.Environment(agent, map[string]string{"HOME": "/home/task", "NOMAD_TASK_NAME": "web"})
 	want := []string{"AWS_REGION=here", "HOME=/home/task", "NOMAD_TASK_NAME=web", "PATH=/bin", "VAULT_TOKEN_NAME=not it"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -104,12 +104,12 @@ func TestResolve(t *testing.T) {
 		"local": filepath.Join(dir, "local"), "./local": filepath.Join(dir, "local"),
 		"tool": filepath.Join(bin, "tool"), filepath.Join(bin, "tool"): filepath.Join(bin, "tool"),
 	} {
-		if got, err := rawexec.Resolve(command, dir, env); got != want || err != nil {
+		if got, err := supervised.FindProgram(command, dir, env); got != want || err != nil {
 			t.Errorf("%s: %q, %v, want %q", command, got, err, want)
 		}
 	}
 	for _, command := range []string{"text", "./tool", "missing", filepath.Join(bin, "text"), "."} {
-		if got, err := rawexec.Resolve(command, dir, env); err == nil {
+		if got, err := supervised.FindProgram(command, dir, env); err == nil {
 			t.Errorf("%s: %q, want an error", command, got)
 		}
 	}
@@ -123,7 +123,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add("exit", []byte(`{"version":2}`))
 	f.Add("identity", []byte(`{"pid":1e99}`))
 	f.Fuzz(func(t *testing.T, name string, b []byte) {
-		number, err := rawexec.Decode(name, b)
+		number, err := supervised.Decode(name, b)
 		if err == nil && (name == "task" && number <= 1 || name == "spec" && number < 1) {
 			t.Errorf("%s: accepted %q", name, b)
 		}

@@ -1,4 +1,4 @@
-package rawexec
+package supervised
 
 import (
 	"encoding/json"
@@ -36,17 +36,35 @@ var errNoRecord = errors.New("no valid record")
 
 // spec is the record from which a supervisor starts its task.
 type spec struct {
-	Version      int      `json:"version"`
-	TaskID       string   `json:"task_id"`
-	BootID       string   `json:"boot_id"` // boot in which the task was started
-	Path         string   `json:"path"`    // of the program
-	Argv         []string `json:"argv"`
-	Env          []string `json:"env"`
-	Dir          string   `json:"dir"`            // working directory
-	LogDir       string   `json:"log_dir"`        // absolute path
-	LogName      string   `json:"log_name"`       // prefix of the log files: the task's name
-	LogFiles     int      `json:"log_files"`      // files that are kept of each stream
-	LogFileBytes int64    `json:"log_file_bytes"` // size at which a new file begins
+	Version int    `json:"version"`
+	TaskID  string `json:"task_id"`
+	BootID  string `json:"boot_id"` // boot in which the task was started
+	Process
+	LogDir       string `json:"log_dir"`        // absolute path
+	LogName      string `json:"log_name"`       // prefix of the log files: the task's name
+	LogFiles     int    `json:"log_files"`      // files that are kept of each stream
+	LogFileBytes int64  `json:"log_file_bytes"` // size at which a new file begins
+}
+
+// Bounds of log files if a job sets none.
+const (
+	defaultLogFiles  = 10
+	defaultLogFileMB = 10
+)
+
+// newSpec makes the spec of a task.
+func newSpec(cfg drivers.TaskConfig, process Process, bootID string) spec {
+	files, mb := cfg.Logs.MaxFiles, cfg.Logs.MaxFileSizeMB
+	if files <= 0 {
+		files = defaultLogFiles
+	}
+	if mb <= 0 {
+		mb = defaultLogFileMB
+	}
+	return spec{
+		Version: recordVersion, TaskID: cfg.ID, BootID: bootID, Process: process,
+		LogDir: cfg.LogDir, LogName: cfg.Task, LogFiles: files, LogFileBytes: int64(mb) << 20,
+	}
 }
 
 // identity identifies a process across restarts of the agent, because a pid may be reused. Start is in clock

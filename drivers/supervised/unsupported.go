@@ -1,6 +1,6 @@
 //go:build !linux
 
-package rawexec
+package supervised
 
 import (
 	"context"
@@ -9,25 +9,26 @@ import (
 	"skerry/fleet"
 )
 
-// unsupported returns the error of this driver on systems other than Linux.
-func unsupported() error {
-	return fleet.Errorf(fleet.CodeUnsupported, "start the driver %s: this system is not supported", Name).
+// unsupportedError returns the error of this driver on systems other than Linux.
+func (d *Driver) unsupportedError() error {
+	return fleet.Errorf(fleet.CodeUnsupported, "start the driver %s: this system is not supported", d.cfg.Name).
 		WithHint("it needs Linux")
 }
 
 // Fingerprint reports that the driver does not work on this system.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
-	return fleet.DriverInfo{HealthDescription: unsupported().Error()}
+	return fleet.DriverInfo{HealthDescription: d.unsupportedError().Error()}
 }
 
 // Start returns an error: the driver does not work on this system.
 func (d *Driver) Start(context.Context, drivers.TaskConfig) (drivers.Handle, error) {
-	return drivers.Handle{}, unsupported()
+	return drivers.Handle{}, d.unsupportedError()
 }
 
 // Recover returns an error: the driver does not work on this system.
 func (d *Driver) Recover(context.Context, drivers.TaskConfig, drivers.Handle) (drivers.Task, error) {
-	return nil, unsupported()
+	return nil, d.unsupportedError()
 }
 
+// runSupervisor fails: no driver starts a supervisor on this system.
 func runSupervisor(string) int { return 1 }

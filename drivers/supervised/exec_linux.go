@@ -1,4 +1,4 @@
-package rawexec
+package supervised
 
 import (
 	"context"
@@ -59,7 +59,7 @@ func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "the command contains a NUL byte")
 		}
 	}
-	path, err := findProgram(x.Command[0], sp.Dir, sp.Env)
+	path, err := FindProgram(x.Command[0], sp.Dir, sp.Env)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err)
 	}

@@ -1,0 +1,125 @@
+// Package supervised is the part that all drivers share whose tasks are processes of this machine: raw_exec, exec,
+// java, qemu and wasm. A driver makes a Driver with its name, a check of its config block, and a function that turns a
+// TaskConfig into the Process to run.
+//
+// Tasks survive the agent. Each task has a supervisor, a small process (the agent's program with a hidden
+// argument, see Supervise). It starts the task in its own session and process group, writes its output to rotated
+// files, executes commands to stop or signal it, and writes its exit to disk, durably. Supervisor and agent
+// communicate only through the task's state folder, so that a restarted agent can continue:
+//
+//	spec.json          what to run; written by the agent
+//	task.json          pid, start time and boot id of the task; written once it runs
+//	exit.json          how it ended
+//	lock               flock held by the supervisor for as long as it lives
+//	control            FIFO: commands to the supervisor, a line each
+//	life               FIFO: held open by the supervisor; its end tells the agent
+//	stdout, stderr     FIFOs: the task itself holds them open too, so that it does
+//	                   not die of a broken pipe if its supervisor is killed
+//	supervisor.log     messages of the supervisor, empty as a rule
+//
+// A task is found again by the lock, or by the pid, start time and boot id of the process together with the
+// device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data directory
+// never affects the tasks of the original. If a supervisor was killed, the next one adopts the task; the exit is
+// then not known, because only a parent receives it.
+//
+// The processes of a task are the descendants of its supervisor. If the supervisor was killed, they are those in
+// the task's session, those with its output open, those with its marker in the environment
+// (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor does not
+// execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and the
+// supervisor.
+//
+// A Driver starts no goroutine. It only keeps its child processes, to reap them. It works on Linux; elsewhere its
+// fingerprint says that it does not.
+package supervised
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// superviseArg is the hidden argument of a supervisor; the state folder follows it.
+const superviseArg = "supervise-task"
+
+// Config of a Driver.
+type Config struct {
+	// Name is the driver's name in job files.
+	Name string
+	// BootID is the kernel's boot id; "": read from the kernel.
+	BootID string
+	Log    *slog.Logger
+	// Check returns an error for an invalid config block. It starts nothing.
+	Check func(config map[string]any) error
+	// Build returns the process to run for a task. Check has accepted its config block; the folders of the
+	// TaskConfig exist, also StateDir, in which Build may write files of its own. It may be called again for the
+	// same task, and starts nothing.
+	Build func(ctx context.Context, cfg drivers.TaskConfig) (Process, error)
+	// Fingerprint returns whether the driver works on this machine; nil: it does.
+	Fingerprint func(ctx context.Context) fleet.DriverInfo
+}
+
+// Process is a process to run. Its supervisor reads it from the state folder, so that it holds only data.
+type Process struct {
+	Path string   `json:"path"` // of the program, absolute
+	Argv []string `json:"argv"` // with the program's name first
+	Env  []string `json:"env"`  // NAME=value
+	Dir  string   `json:"dir"`  // working directory, absolute
+}
+
+// Driver runs tasks as supervised processes. It implements drivers.Driver. A driver that does more than that
+// embeds it.
+type Driver struct {
+	cfg    Config
+	bootID string
+	log    *slog.Logger
+
+	mu sync.Mutex
+	// children are the supervisors that this process started, by state folder.
+	children map[string]*os.Process
+}
+
+// New makes a Driver. It reads the kernel's boot id if none is configured, and starts nothing.
+func New(cfg Config) (*Driver, error) {
+	switch {
+	case cfg.Name == "" || cfg.Check == nil || cfg.Build == nil:
+		return nil, errors.New("make driver: no name, check or build function")
+	case cfg.Log == nil:
+		return nil, errors.New("make driver " + cfg.Name + ": no logger")
+	}
+	if cfg.BootID == "" {
+		cfg.BootID = kernelBootID()
+	}
+	return &Driver{
+		cfg:      cfg,
+		bootID:   cfg.BootID,
+		log:      cfg.Log.With("driver", cfg.Name),
+		children: make(map[string]*os.Process),
+	}, nil
+}
+
+// Supervise must be called first in main, and in the TestMain of tests that run such tasks. It returns at
+// once, unless a Driver started the process as a supervisor: then it supervises the task and ends the process.
+func Supervise() {
+	if len(os.Args) == 3 && os.Args[1] == superviseArg {
+		syscall.Exit(runSupervisor(os.Args[2])) // skips what os.Exit does at the end of an agent
+	}
+}
+
+// Validate returns an error for an invalid config block.
+func (d *Driver) Validate(config map[string]any) error { return d.cfg.Check(config) }
+
+// kernelBootID returns the kernel's boot id; "" if it cannot be read.
+func kernelBootID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "" // not Linux: the fingerprint says that no tasks can run
+	}
+	return strings.TrimSpace(string(b))
+}
