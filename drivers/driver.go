@@ -17,6 +17,8 @@ import (
 type Driver interface {
 	// Fingerprint returns whether the driver works on this machine, why not, and its attributes.
 	Fingerprint(ctx context.Context) fleet.DriverInfo
+	// Capabilities returns what the driver's tasks can be given. It is constant.
+	Capabilities() Capabilities
 	// Validate returns an error for an invalid config block of a task. It starts nothing.
 	Validate(config map[string]any) error
 	// Start starts a task and returns its Handle. It is idempotent by TaskConfig.ID: if the task runs
@@ -68,6 +70,55 @@ type Meter interface {
 	Consumed(ctx context.Context) ([]fleet.Consumed, error)
 }
 
+// Isolation of a task's file system, for Capabilities.FSIsolation.
+const (
+	FSNone  = "none"  // the task has the machine's file system, and the paths of its folders there
+	FSImage = "image" // the task has a file system of its own, with its folders at AllocPath, LocalPath and SecretsPath
+)
+
+// Paths of a task's folders for a driver with FSImage, which mounts them there.
+const (
+	AllocPath   = "/alloc"
+	LocalPath   = "/local"
+	SecretsPath = "/secrets"
+)
+
+// NetworkCNI stands for every network mode cni/NAME in Capabilities.Networks.
+const NetworkCNI = "cni"
+
+// Capabilities is what the tasks of a driver can be given.
+type Capabilities struct {
+	FSIsolation string   // FSNone or FSImage
+	Networks    []string // modes of networks: fleet.NetworkHost, NetworkBridge, NetworkNone, and NetworkCNI
+	Mounts      bool     // TaskConfig.Mounts are mounted
+}
+
+// Mount is a folder or file of the machine that a task sees at another path.
+type Mount struct {
+	Source      string // absolute path on the machine
+	Target      string // absolute path in the task's file system
+	ReadOnly    bool
+	Propagation string // private (also for ""), host-to-task or bidirectional
+}
+
+// DeviceNode is a device file of the machine that a task may use.
+type DeviceNode struct {
+	HostPath    string
+	TaskPath    string
+	Permissions string // of r, w and m
+}
+
+// Network is the network of a task's allocation.
+type Network struct {
+	Mode      string // as in the job file; "": host
+	Namespace string // path of the network namespace that the task joins; "": the machine's
+	Hostname  string // "": the machine's, or what the driver chooses
+	IP        string // of the allocation in Namespace
+	DNS       *fleet.DNSConfig
+	Hosts     []string // further lines of /etc/hosts: "IP NAME"
+	Ports     []fleet.AssignedPort
+}
+
 // TaskConfig is what a driver needs to run a task. Variables in it are interpolated; folders are absolute.
 type TaskConfig struct {
 	ID         string // ALLOC/TASK/ATTEMPT; unique for each start
@@ -77,12 +128,19 @@ type TaskConfig struct {
 	Env        map[string]string
 	Resources  fleet.Resources
 	Dir        string // the task's own folder and working directory; it exists
+	AllocDir   string // shared by the tasks of the allocation; it exists, as the next two do
+	LocalDir   string // the task's own, for its files
+	SecretsDir string // the task's own, for its secrets
 	LogDir     string // folder for TASK.stdout.N and TASK.stderr.N; it exists
 	StateDir   string // private to the driver, one for each start; the driver makes it; survives a reboot
 	Logs       fleet.LogConfig
 	KillSignal string // "": SIGTERM
 	// KillTimeout is the timeout that Stop will get.
 	KillTimeout time.Duration
+	User        string // name or id of a user; "": the driver's default
+	Mounts      []Mount
+	Devices     []DeviceNode
+	Network     Network
 }
 
 // Handle is the journaled data by which a driver finds a task again. State belongs to the driver and has the

@@ -12,6 +12,7 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/options"
 	"skerry/drivers/supervised"
+	"skerry/fleet"
 )
 
 // Name is the driver's name in job files.
@@ -28,6 +29,7 @@ type Config struct {
 func New(cfg Config) (*supervised.Driver, error) {
 	return supervised.New(supervised.Config{
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: buildProcess,
+		Capabilities: drivers.Capabilities{FSIsolation: drivers.FSNone, Networks: []string{fleet.NetworkHost}},
 	})
 }
 

@@ -131,6 +131,14 @@ type Driver struct {
 // New makes a Driver whose tasks run on w.
 func New(w *SimMachine) *Driver { return &Driver{machine: w} }
 
+// Capabilities returns that a simulated task takes every mount and every network: it ignores them.
+func (d *Driver) Capabilities() drivers.Capabilities {
+	return drivers.Capabilities{
+		FSIsolation: drivers.FSNone, Mounts: true,
+		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
+	}
+}
+
 // Fingerprint reports that the driver works.
 func (d *Driver) Fingerprint(context.Context) fleet.DriverInfo {
 	return fleet.DriverInfo{

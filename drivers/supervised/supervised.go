@@ -61,6 +61,8 @@ type Config struct {
 	// TaskConfig exist, also StateDir, in which Build may write files of its own. It may be called again for the
 	// same task, and starts nothing.
 	Build func(ctx context.Context, cfg drivers.TaskConfig) (Process, error)
+	// Capabilities is what the driver's tasks can be given.
+	Capabilities drivers.Capabilities
 	// Fingerprint returns whether the driver works on this machine; nil: it does.
 	Fingerprint func(ctx context.Context) fleet.DriverInfo
 }
@@ -111,6 +113,9 @@ func Supervise() {
 		syscall.Exit(runSupervisor(os.Args[2])) // skips what os.Exit does at the end of an agent
 	}
 }
+
+// Capabilities returns what the driver's tasks can be given.
+func (d *Driver) Capabilities() drivers.Capabilities { return d.cfg.Capabilities }
 
 // Validate returns an error for an invalid config block.
 func (d *Driver) Validate(config map[string]any) error { return d.cfg.Check(config) }

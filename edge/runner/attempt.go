@@ -48,15 +48,18 @@ func (t *task) launchAttempt(ctx context.Context) (drivers.Task, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := t.driverConfig(s)
-	if err := driver.Validate(cfg.Config); err != nil {
-		return nil, err
-	}
 	if err := t.runner.factory.Dirs.taskFolders(t.runner.id, t.name).createFolders(); err != nil {
 		return nil, drivers.Recoverable(err)
 	}
 	if err := t.writePayload(s); err != nil {
 		return nil, drivers.Recoverable(err)
+	}
+	cfg, err := t.prepareAttempt(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := driver.Validate(cfg.Config); err != nil {
+		return nil, err
 	}
 	h, err := driver.Start(ctx, cfg)
 	if err != nil {
@@ -81,6 +84,7 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() { t.waitForExit(waiting, live, exits) })
+	t.startWatchers(waiting, &wg)
 	leave := t.runner.registerAttempt(t.name, t.rec.Handle.Driver, live)
 	defer leave()
 
@@ -96,6 +100,7 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 		select {
 		case exit := <-exits:
 			leave()
+			cancel() // the watchers end with the attempt
 			return t.handleExit(ctx, outcome{exit: exit}, live)
 		case <-killed:
 			killed, restarts = nil, nil
@@ -126,6 +131,12 @@ func (t *task) superviseTask(ctx context.Context, live drivers.Task) error {
 			}
 		case req := <-t.signals:
 			if err := t.signalAttempt(ctx, live, req); err != nil {
+				return err
+			}
+		case req := <-t.events:
+			err := t.reportSteps(ctx, step{event: t.newTaskEvent(req.kind, req.message)})
+			req.reply <- err
+			if err != nil {
 				return err
 			}
 		case <-ctx.Done():

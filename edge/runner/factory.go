@@ -21,11 +21,13 @@ const (
 	StepRunning  = "running"  // the running task is journaled
 )
 
-// Factory makes runners. All fields but Jitter and Step are required.
+// Factory makes runners. All fields but Hooks, Jitter and Step are required.
 type Factory struct {
 	Drivers map[string]drivers.Driver // by name
 	// Node returns the node of this machine, whose attributes ${…} may name.
-	Node   func() fleet.Node
+	Node func() fleet.Node
+	// Hooks prepare each attempt, in this order.
+	Hooks  []Hook
 	Dirs   Dirs
 	BootID fleet.BootID
 	Mono   func() time.Duration // since boot, as the journal has it

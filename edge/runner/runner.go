@@ -96,6 +96,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	if err := r.factory.Dirs.removeDriverState(r.id); err != nil {
 		r.log.Warn("driver state of an ended allocation not removed", "error", err)
 	}
+	r.releaseHooks(ctx)
 	return nil
 }
 

@@ -25,6 +25,7 @@ type task struct {
 	killed    chan struct{}       // closed when the task must end
 	restarts  chan restartRequest // restarts by operators and checks
 	signals   chan signalRequest  // signals by operators
+	events    chan eventRequest   // events by watchers
 	done      chan struct{}       // closed when its goroutine has ended
 	startGate chan struct{}       // closed when it may start
 	hook      string              // of its lifecycle; "" for a main task
@@ -69,7 +70,7 @@ func newTask(r *Runner, spec *fleet.Task, state fleet.TaskState) *task {
 	}
 	return &task{
 		runner: r, name: spec.Name, state: state, hook: hook, sidecar: sidecar,
-		killed: make(chan struct{}), restarts: make(chan restartRequest), signals: make(chan signalRequest),
+		killed: make(chan struct{}), restarts: make(chan restartRequest), signals: make(chan signalRequest), events: make(chan eventRequest),
 		done: make(chan struct{}), startGate: make(chan struct{}),
 	}
 }
@@ -315,7 +316,8 @@ func (t *task) findDriver(name string) (drivers.Driver, error) {
 	return d, nil
 }
 
-// driverConfig returns the configuration with which the driver starts or recovers the current attempt.
+// driverConfig returns the configuration with which the driver starts or recovers the current attempt, without
+// what hooks add.
 func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
@@ -323,18 +325,26 @@ func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	return drivers.TaskConfig{
 		ID: t.attemptID(), AllocID: t.runner.id, Task: t.name,
 		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.Resources,
-		Dir: dirs.task, LogDir: dirs.logs, StateDir: f.Dirs.attemptStateDir(t.runner.id, t.name, t.rec.Attempt),
-		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout,
+		Dir: dirs.task, AllocDir: dirs.alloc, LocalDir: dirs.local, SecretsDir: dirs.secrets,
+		LogDir: dirs.logs, StateDir: f.Dirs.attemptStateDir(t.runner.id, t.name, t.rec.Attempt),
+		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout, User: s.task.User,
 	}
 }
 
 // taskEnv returns the task's environment variables and the values of ${…}.
-func (t *task) taskEnv(s spec) taskenv.Env {
+func (t *task) taskEnv(s spec) taskenv.Env { return taskenv.New(t.taskPlace(s)) }
+
+// taskPlace returns where the task runs, with its folders as it sees them.
+func (t *task) taskPlace(s spec) taskenv.Place {
 	f := &t.runner.factory
 	dirs := f.Dirs.taskFolders(t.runner.id, t.name)
 	node := f.Node()
-	return taskenv.New(taskenv.Place{
+	where := taskenv.Place{
 		Alloc: &s.alloc, Node: &node, Task: t.name, Region: s.alloc.Job.Region,
 		AllocDir: dirs.alloc, TaskDir: dirs.local, SecretsDir: dirs.secrets,
-	})
+	}
+	if d, ok := f.Drivers[s.task.Driver]; ok && d.Capabilities().FSIsolation == drivers.FSImage {
+		where.AllocDir, where.TaskDir, where.SecretsDir = drivers.AllocPath, drivers.LocalPath, drivers.SecretsPath
+	}
+	return where
 }

@@ -81,6 +81,16 @@ func New(p Place) Env {
 	return Env{vars: vars, node: p.Node}
 }
 
+// With returns the environment with further variables, which replace those of the same name.
+func (e Env) With(more map[string]string) Env {
+	if len(more) == 0 {
+		return e
+	}
+	vars := maps.Clone(e.vars)
+	maps.Copy(vars, more)
+	return Env{vars: vars, node: e.node}
+}
+
 // Vars returns the environment, by name.
 func (e Env) Vars() map[string]string { return maps.Clone(e.vars) }
 

@@ -1,0 +1,133 @@
+package runner
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"skerry/drivers"
+	"skerry/fleet"
+	"skerry/fleet/taskenv"
+)
+
+// Hook prepares one of the things that a task needs before it starts, such as its network, its volumes or its
+// artifacts. Its methods may be called concurrently for different tasks.
+type Hook interface {
+	Name() string
+	// Prepare is called before each attempt of a task, in the order of Factory.Hooks. It must be idempotent. An
+	// error is the failure of the start: drivers.Recoverable marks one after which the restart policy decides.
+	Prepare(ctx context.Context, p *Preparation) error
+	// Release is called when the allocation has ended, and must be idempotent. If the agent dies before it, it
+	// is not called: a hook removes at its next start the things that belong to no allocation.
+	Release(ctx context.Context, a fleet.Alloc) error
+}
+
+// Watcher is implemented by a Hook that has work to do while a task runs.
+type Watcher interface {
+	// Watch is called in a goroutine of its own when an attempt runs, also for an attempt that a restarted
+	// agent has found again. It returns when ctx ends, at the latest.
+	Watch(ctx context.Context, p *Preparation, control TaskControl)
+}
+
+// TaskControl is what a Watcher may do to the task that it watches. An error means that this task has ended, or
+// that ctx has.
+type TaskControl interface {
+	Restart(ctx context.Context, reason string) error
+	Signal(ctx context.Context, signal, reason string) error
+	// Exec runs a command beside the task, as Runner.Exec does.
+	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
+	// Event journals an event of the task.
+	Event(ctx context.Context, kind, message string) error
+}
+
+// Preparation is one attempt of a task, as hooks see and change it.
+type Preparation struct {
+	Alloc  fleet.Alloc // with its Job; shared, not to be changed
+	Task   *fleet.Task // of Alloc.Job; shared, not to be changed
+	Node   fleet.Node
+	Config *drivers.TaskConfig // Config.Config is replaced after the last hook: it can use variables that hooks set
+	// Folders are where the task finds its folders, by the variables NOMAD_ALLOC_DIR and so on.
+	Folders taskenv.Place
+	// Event journals an event of the task. nil in Watch: use TaskControl.Event.
+	Event func(kind, message string) error
+
+	env taskenv.Env
+}
+
+// Replace replaces every known ${…} in s: properties of the node and variables of the task, those of hooks
+// included.
+func (p *Preparation) Replace(s string) string { return p.env.With(p.Config.Env).Replace(s) }
+
+// eventRequest asks a task's goroutine to journal an event. The reply comes when it is durable.
+type eventRequest struct {
+	kind, message string
+	reply         chan error
+}
+
+// newPreparation returns the Preparation of the current attempt, before any hook has changed it.
+func (t *task) newPreparation(s spec) *Preparation {
+	cfg := t.driverConfig(s)
+	where := t.taskPlace(s)
+	return &Preparation{
+		Alloc: s.alloc, Task: s.alloc.Group().Task(t.name), Node: *where.Node, Config: &cfg, Folders: where, env: t.taskEnv(s),
+	}
+}
+
+// prepareAttempt lets the hooks prepare the current attempt and returns its configuration.
+func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, error) {
+	p := t.newPreparation(s)
+	p.Event = func(kind, message string) error {
+		return t.reportSteps(ctx, step{event: t.newTaskEvent(kind, message)})
+	}
+	for _, h := range t.runner.factory.Hooks {
+		if err := h.Prepare(ctx, p); err != nil {
+			return drivers.TaskConfig{}, fmt.Errorf("prepare the %s of task %s: %w", h.Name(), t.name, err)
+		}
+	}
+	p.Config.Config = p.env.With(p.Config.Env).ReplaceAll(s.task.Config)
+	return *p.Config, nil
+}
+
+// startWatchers starts the hooks that watch the running attempt. They end with ctx.
+func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
+	s, err := t.currentSpec()
+	if err != nil {
+		return // the newest version has no such task, which will be stopped
+	}
+	for _, h := range t.runner.factory.Hooks {
+		if w, ok := h.(Watcher); ok {
+			p := t.newPreparation(s)
+			wg.Go(func() { w.Watch(ctx, p, watcherControl{t}) })
+		}
+	}
+}
+
+// releaseHooks lets the hooks release what they made for the allocation, which has ended.
+func (r *Runner) releaseHooks(ctx context.Context) {
+	a := r.currentAlloc()
+	for _, h := range r.factory.Hooks {
+		if err := h.Release(ctx, a); err != nil {
+			r.log.Warn("resources of an ended allocation not released", "hook", h.Name(), "error", err)
+		}
+	}
+}
+
+// watcherControl implements TaskControl for the watchers of one attempt.
+type watcherControl struct{ task *task }
+
+func (c watcherControl) Restart(ctx context.Context, reason string) error {
+	return c.task.requestRestart(ctx, restartRequest{reason: reason})
+}
+
+func (c watcherControl) Signal(ctx context.Context, signal, reason string) error {
+	return c.task.requestSignal(ctx, signal, reason)
+}
+
+func (c watcherControl) Exec(ctx context.Context, x fleet.Exec) (int, error) {
+	return c.task.runner.Exec(ctx, c.task.name, x)
+}
+
+func (c watcherControl) Event(ctx context.Context, kind, message string) error {
+	req := eventRequest{kind: kind, message: message, reply: make(chan error, 1)}
+	return sendRequest(ctx, c.task, c.task.events, req, req.reply)
+}
