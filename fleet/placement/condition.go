@@ -81,9 +81,9 @@ func (c Condition) Holds(n *fleet.Node) bool {
 	case fleet.OpDistinctHosts, fleet.OpDistinctProp:
 		return true
 	case fleet.OpEqual, "==", "is":
-		return lok && rok && l == r
+		return lok && rok && (l == r || equalQuantities(l, r))
 	case fleet.OpNotEqual, "not":
-		return (lok || rok) && (lok != rok || l != r)
+		return (lok || rok) && (lok != rok || l != r && !equalQuantities(l, r))
 	case fleet.OpIsSet:
 		return lok
 	case fleet.OpIsNotSet:
@@ -188,12 +188,14 @@ func compileRegexp(pattern string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// compareOrdered compares by value where both sides are numbers, else by letters.
+// compareOrdered compares by value where both sides are numbers, or quantities of one dimension; else by letters.
 func compareOrdered(op, l, r string) bool {
 	c := strings.Compare(l, r)
 	if x, y, ok := integers(l, r); ok {
 		c = compareNumbers(x, y)
 	} else if x, y, ok := floats(l, r); ok {
+		c = compareNumbers(x, y)
+	} else if x, y, ok := quantities(l, r); ok {
 		c = compareNumbers(x, y)
 	}
 	switch op {
