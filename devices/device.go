@@ -1,18 +1,120 @@
-// Package devices is the contract of device kinds. Each folder below it finds one kind of hardware;
-// devicetest is the suite that all of them pass. The package starts no goroutine and stores nothing.
+// Package devices is the contract of device kinds. Each folder below it finds one kind of hardware and says
+// what a task needs to use it; devicetest is the suite that all of them pass. The package starts no goroutine
+// and stores nothing.
 package devices
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 
 	"skerry/fleet"
 )
 
-// Finder finds the devices of one kind on this machine.
+// ErrUnplugged is wrapped by the error of Reserve for a device that is not on this machine, or does not work.
+var ErrUnplugged = errors.New("device is not there")
+
+// Finder finds the devices of one kind on this machine, and prepares them for tasks.
 type Finder interface {
 	// Kind returns the kind, for example "usb".
 	Kind() string
-	// Find returns the devices of that kind, ordered by ID, and starts nothing. If some cannot be read, it
-	// returns the others, and an error that names those.
+	// Find returns the devices of that kind, ordered by ID, and starts nothing. If some cannot be read or do
+	// not work, it returns the others, and an error that names those.
 	Find(ctx context.Context) ([]fleet.Device, error)
+	// Reserve returns what a task needs to use the devices with these ids. It changes nothing, and may be
+	// called again. A device that is not found is an ErrUnplugged that names it.
+	Reserve(ctx context.Context, ids []string) (Reservation, error)
+}
+
+// Meter is implemented by a Finder that can measure its devices.
+type Meter interface {
+	// Measure returns the present values of the devices, by the id of the device.
+	Measure(ctx context.Context) (map[string][]Measurement, error)
+}
+
+// Reservation is what a task needs to use devices.
+type Reservation struct {
+	Nodes  []Node
+	Mounts []Mount
+	Env    map[string]string
+}
+
+// Node is a device node that a task gets. Permissions are those of cgroups: r, w and m (mknod).
+type Node struct{ HostPath, TaskPath, Permissions string }
+
+// Mount is a file or folder of the machine that a task gets with a device.
+type Mount struct {
+	HostPath, TaskPath string
+	ReadOnly           bool
+}
+
+// Measurement is one value of a device. Max is 0 if there is no upper bound; Text is set for a value that is no
+// number.
+type Measurement struct {
+	Name       string // such as "GPU utilization"
+	Unit       string
+	Value, Max float64
+	Text       string
+	Summary    bool // the value that describes the device best
+}
+
+// Found is a device with its nodes. Kinds keep their results in it between Find and Reserve.
+type Found struct {
+	fleet.Device
+	Nodes []Node
+	// Path is the path of the device in a task; "": none that a program would open.
+	Path string
+	// Err says why a task cannot use it; nil: it can.
+	Err error
+}
+
+// SortFound sorts devices by their ids and returns them as Find does.
+func SortFound(found []Found) []fleet.Device {
+	slices.SortFunc(found, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })
+	list := make([]fleet.Device, 0, len(found))
+	for _, f := range found {
+		list = append(list, f.Device)
+	}
+	return list
+}
+
+// ReserveFound returns the reservation of the devices with these ids: their nodes, and the variables
+// KIND_VISIBLE_DEVICES (the ids) and KIND_DEVICE_PATHS (their paths). scanErr says why some devices may be
+// missing.
+func ReserveFound(kind string, found []Found, ids []string, scanErr error) (Reservation, error) {
+	if len(ids) == 0 {
+		return Reservation{}, nil
+	}
+	r := Reservation{Env: map[string]string{}}
+	var missing, paths []string
+	for _, id := range ids {
+		i := slices.IndexFunc(found, func(f Found) bool { return f.ID == id })
+		if i < 0 {
+			missing = append(missing, id)
+			continue
+		}
+		if err := found[i].Err; err != nil {
+			return Reservation{}, fmt.Errorf("reserve %s device %s: %w", kind, id, err)
+		}
+		for _, n := range found[i].Nodes {
+			if !slices.Contains(r.Nodes, n) {
+				r.Nodes = append(r.Nodes, n)
+			}
+		}
+		if found[i].Path != "" {
+			paths = append(paths, found[i].Path)
+		}
+	}
+	if len(missing) > 0 {
+		return Reservation{}, errors.Join(fmt.Errorf("reserve %s device %s: %w", kind, strings.Join(missing, ", "), ErrUnplugged), scanErr)
+	}
+	prefix := strings.ToUpper(kind)
+	r.Env[prefix+"_VISIBLE_DEVICES"] = strings.Join(ids, ",")
+	if len(paths) > 0 {
+		r.Env[prefix+"_DEVICE_PATHS"] = strings.Join(paths, ",")
+	}
+	return r, nil
 }

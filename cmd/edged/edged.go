@@ -16,8 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"skerry/cmd/console"
-	"skerry/devices"
-	"skerry/devices/usb"
 	"skerry/drivers"
 	"skerry/drivers/builtin"
 	"skerry/edge"
@@ -134,7 +132,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: []devices.Finder{usb.New("")}, Address: f.advertisedAddress, Log: log,
+			Finders: deviceKinds(), Address: f.advertisedAddress, Log: log,
 		})
 	}
 	return cfg, nil

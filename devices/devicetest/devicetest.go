@@ -5,8 +5,12 @@ package devicetest
 import (
 	"context"
 	"errors"
+	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
@@ -68,13 +72,76 @@ func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 			}
 		}
 	})
+	t.Run("reserves what is there", func(t *testing.T) { reserve(t, newFinder(t)) })
 	t.Run("heeds its context", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if found, err := newFinder(t).Find(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("found %d, %v, want that it was canceled", len(found), err)
 		}
+		if r, err := newFinder(t).Reserve(ctx, []string{"x"}); !errors.Is(err, context.Canceled) {
+			t.Errorf("reserved %+v, %v, want that it was canceled", r, err)
+		}
 	})
+}
+
+// reserve requires that all found devices can be reserved, each time with the same result, and that others are
+// devices.ErrUnplugged.
+func reserve(t *testing.T, f devices.Finder) {
+	var ids []string
+	for _, d := range mustFind(t, f) {
+		ids = append(ids, d.ID)
+	}
+	r, err := f.Reserve(t.Context(), ids)
+	if err != nil {
+		t.Fatalf("Reserve(%q): %v", ids, err)
+	}
+	if len(r.Nodes) == 0 || len(r.Env) == 0 {
+		t.Errorf("Reserve(%q): %+v, want device nodes and variables", ids, r)
+	}
+	for _, n := range r.Nodes {
+		if !filepath.IsAbs(n.HostPath) || !strings.HasPrefix(n.TaskPath, "/dev/") || n.Permissions == "" {
+			t.Errorf("device node %+v, want absolute paths and permissions", n)
+		}
+		if _, err := os.Stat(n.HostPath); err != nil {
+			t.Errorf("device node %+v: %v", n, err)
+		}
+	}
+	if !slices.ContainsFunc(slices.Collect(maps.Values(r.Env)), func(v string) bool { return v == strings.Join(ids, ",") }) {
+		t.Errorf("variables %v, want one with the ids %q", r.Env, ids)
+	}
+	again, err := f.Reserve(t.Context(), ids)
+	if err != nil || !reflect.DeepEqual(again, r) {
+		t.Errorf("again: %+v, %v, want %+v", again, err, r)
+	}
+	if _, err := f.Reserve(t.Context(), []string{ids[0], "no such device"}); !errors.Is(err, devices.ErrUnplugged) || !strings.Contains(err.Error(), "no such device") {
+		t.Errorf("Reserve of what is not there: %v, want %v with its id", err, devices.ErrUnplugged)
+	}
+	if r, err := f.Reserve(t.Context(), nil); err != nil || len(r.Nodes)+len(r.Mounts)+len(r.Env) > 0 {
+		t.Errorf("Reserve of nothing: %+v, %v, want nothing", r, err)
+	}
+}
+
+// MustTree makes files and symbolic links below a new folder, and returns it. A content that begins with "-> "
+// is the target of a link.
+func MustTree(tb testing.TB, files map[string]string) string {
+	tb.Helper()
+	root := tb.TempDir()
+	for name, content := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		err := os.MkdirAll(filepath.Dir(path), 0o755)
+		if err == nil {
+			if target, isLink := strings.CutPrefix(content, "-> "); isLink {
+				err = os.Symlink(target, path)
+			} else {
+				err = os.WriteFile(path, []byte(content), 0o644)
+			}
+		}
+		if err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return root
 }
 
 // mustFind returns the devices that f finds. Without one, or after an error, it fails the test.

@@ -1,5 +1,6 @@
-// Package usb finds the USB devices in sysfs, without the hubs that they are connected to. edge/fingerprint calls
-// it at each interval. It starts no goroutine, stores nothing, and opens no device.
+// Package usb finds the USB devices in sysfs, without the hubs that they are connected to, and gives tasks their
+// device nodes. edge/fingerprint calls it at each interval, and a runner before a task starts. It starts no
+// goroutine, stores nothing, and opens no device.
 //
 // The ID of a device is VENDOR:PRODUCT:SERIAL if it has a unique serial number, so that it stays the same at
 // every port. Otherwise it is VENDOR:PRODUCT@PORT, which stays the same at that port. Attributes that change with
@@ -11,14 +12,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode"
 
+	"skerry/devices"
+	"skerry/devices/sysfs"
 	"skerry/fleet"
 )
 
@@ -27,7 +28,6 @@ const Kind = "usb"
 
 const (
 	maxDevices = 512 // further devices are left out
-	maxText    = 128 // bytes of a device's own texts, which may be anything
 	hubClass   = "09"
 	perIface   = "00" // class of a device whose interfaces have classes of their own
 )
@@ -41,15 +41,13 @@ var classes = map[string]string{
 
 // Finder finds the USB devices of a Linux machine in sysfs. It implements devices.Finder.
 type Finder struct {
+	roots   sysfs.Roots
 	devices string // folder with an entry for each device
 }
 
-// New makes a Finder for the sysfs at root ("": /sys).
-func New(root string) *Finder {
-	if root == "" {
-		root = "/sys"
-	}
-	return &Finder{devices: filepath.Join(root, "bus", "usb", "devices")}
+// New makes a Finder for these folders.
+func New(roots sysfs.Roots) *Finder {
+	return &Finder{roots: roots, devices: roots.SysPath("bus", "usb", "devices")}
 }
 
 // Kind returns "usb".
@@ -58,6 +56,22 @@ func (f *Finder) Kind() string { return Kind }
 // Find returns the devices on all buses, ordered by ID. A machine without USB has none. A device that
 // cannot be read, for example because it was just unplugged, is left out and named in the error.
 func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
+	found, err := f.scanDevices(ctx)
+	return devices.SortFound(found), err
+}
+
+// Reserve returns the device node of each device below /dev/bus/usb, and the variables USB_VISIBLE_DEVICES (the
+// ids) and USB_DEVICE_PATHS. The nodes change whenever a device is plugged in again.
+func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
+	found, err := f.scanDevices(ctx)
+	if ctx.Err() != nil {
+		return devices.Reservation{}, err
+	}
+	return devices.ReserveFound(Kind, found, ids, err)
+}
+
+// scanDevices reads the devices on all buses, with their nodes. The node of a device may be missing: Found.Err says so.
+func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	entries, err := os.ReadDir(f.devices)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -84,13 +98,14 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 			found = append(found, d)
 		}
 	}
-	return toFleetDevices(found), errors.Join(errs...)
+	return f.toFoundDevices(found), errors.Join(errs...)
 }
 
 // device is the part of a device's entry in sysfs that is read.
 type device struct {
 	port, vendor, product, serial    string
 	manufacturer, name, class, speed string
+	busNumber, deviceNumber          string
 	interfaces                       []string // classes, sorted
 }
 
@@ -105,9 +120,9 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 	}{
 		{"idVendor", &d.vendor, true}, {"idProduct", &d.product, true}, {"bDeviceClass", &d.class, true},
 		{"serial", &d.serial, false}, {"manufacturer", &d.manufacturer, false}, {"product", &d.name, false},
-		{"speed", &d.speed, false},
+		{"speed", &d.speed, false}, {"busnum", &d.busNumber, false}, {"devnum", &d.deviceNumber, false},
 	} {
-		text, err := f.readAttribute(port, field.name)
+		text, err := sysfs.ReadAttribute(f.devices, port, field.name)
 		if err != nil && (field.required || !errors.Is(err, fs.ErrNotExist)) {
 			return device{}, err
 		}
@@ -120,7 +135,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 		if !strings.HasPrefix(e.Name(), port+":") {
 			continue
 		}
-		if class, err := f.readAttribute(e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
+		if class, err := sysfs.ReadAttribute(f.devices, e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
 			d.interfaces = append(d.interfaces, class)
 		}
 	}
@@ -128,45 +143,39 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 	return d, nil
 }
 
-// readAttribute reads an attribute file of an entry as printable text of at most maxText bytes.
-func (f *Finder) readAttribute(entry, name string) (string, error) {
-	file, err := os.Open(filepath.Join(f.devices, entry, name))
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxText))
-	if err != nil {
-		return "", err
-	}
-	text := strings.Map(func(r rune) rune {
-		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, strings.ToValidUTF8(string(b), ""))
-	return strings.TrimSpace(text), nil
-}
-
-// toFleetDevices converts devices, and sorts them by their ids. Devices whose serial number is missing or not
-// unique get an id with their port.
-func toFleetDevices(found []device) []fleet.Device {
+// toFoundDevices converts devices, and finds their nodes. Devices whose serial number is missing or not unique
+// get an id with their port.
+func (f *Finder) toFoundDevices(found []device) []devices.Found {
 	same := map[string]int{}
 	for _, d := range found {
 		same[d.deviceID()]++
 	}
-	list := make([]fleet.Device, 0, len(found))
+	list := make([]devices.Found, 0, len(found))
 	for _, d := range found {
 		id := d.deviceID()
 		if d.serial == "" || same[id] > 1 {
 			id = fmt.Sprintf("%s:%s@%s", d.vendor, d.product, d.port)
 		}
-		list = append(list, fleet.Device{
+		one := devices.Found{Device: fleet.Device{
 			Kind: Kind, Vendor: d.vendor, Type: d.className(), Name: cmp.Or(d.name, d.product), ID: id, Attributes: d.attributeMap(),
-		})
+		}}
+		node, err := f.roots.Node("bus", "usb", numberOfNode(d.busNumber), numberOfNode(d.deviceNumber))
+		if err == nil {
+			one.Nodes, one.Path = []devices.Node{node}, node.TaskPath
+		}
+		one.Err = err
+		list = append(list, one)
 	}
-	slices.SortFunc(list, func(a, b fleet.Device) int { return cmp.Compare(a.ID, b.ID) })
 	return list
+}
+
+// numberOfNode returns the number of a bus or a device as it is in a path below /dev/bus/usb: with three digits.
+func numberOfNode(text string) string {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil {
+		return "unknown"
+	}
+	return fmt.Sprintf("%03d", n)
 }
 
 // deviceID returns the id of a device with a unique serial number.

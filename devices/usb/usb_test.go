@@ -1,15 +1,18 @@
 package usb_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
 
 	"skerry/devices"
 	"skerry/devices/devicetest"
+	"skerry/devices/sysfs"
 	"skerry/devices/usb"
 )
 
@@ -42,12 +45,31 @@ func mustSysfs(tb testing.TB) string {
 }
 
 func TestConformance(t *testing.T) {
-	root := mustSysfs(t)
-	devicetest.Run(t, func(testing.TB) devices.Finder { return usb.New(root) })
+	roots := sysfs.Roots{Sys: mustSysfs(t), Dev: devicetest.MustTree(t, map[string]string{
+		"bus/usb/001/004": "", "bus/usb/001/005": "", "bus/usb/001/006": "", "bus/usb/002/003": "", "bus/usb/002/012": "",
+	})}
+	devicetest.Run(t, func(testing.TB) devices.Finder { return usb.New(roots) })
+}
+
+// TestReserve gives a task the node that a device has now, and says so if it has none.
+func TestReserve(t *testing.T) {
+	roots := sysfs.Roots{Sys: mustSysfs(t), Dev: devicetest.MustTree(t, map[string]string{"bus/usb/001/004": ""})}
+	r, err := usb.New(roots).Reserve(t.Context(), []string{"0403:6001:A50285BI"})
+	want := devices.Reservation{
+		Nodes: []devices.Node{{HostPath: filepath.Join(roots.Dev, "bus/usb/001/004"), TaskPath: "/dev/bus/usb/001/004", Permissions: "rwm"}},
+		Env:   map[string]string{"USB_VISIBLE_DEVICES": "0403:6001:A50285BI", "USB_DEVICE_PATHS": "/dev/bus/usb/001/004"},
+	}
+	if err != nil || !reflect.DeepEqual(r, want) {
+		t.Errorf("%+v, %v, want %+v", r, err, want)
+	}
+	_, err = usb.New(roots).Reserve(t.Context(), []string{"1a2c:2124@2-3"})
+	if !errors.Is(err, devices.ErrUnplugged) || !strings.Contains(err.Error(), "bus/usb/002/003") {
+		t.Errorf("without a node: %v", err)
+	}
 }
 
 func TestFind(t *testing.T) {
-	found, err := usb.New(mustSysfs(t)).Find(t.Context())
+	found, err := usb.New(sysfs.Roots{Sys: mustSysfs(t)}).Find(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +95,14 @@ func TestUnreadable(t *testing.T) {
 	if err := os.Remove(filepath.Join(root, "bus", "usb", "devices", "2-3", "idVendor")); err != nil {
 		t.Fatal(err)
 	}
-	found, err := usb.New(root).Find(t.Context())
+	found, err := usb.New(sysfs.Roots{Sys: root}).Find(t.Context())
 	if len(found) != 4 || err == nil || !strings.Contains(err.Error(), "2-3") {
 		t.Errorf("found %d, %v, want 4 and an error that names 2-3", len(found), err)
 	}
 }
 
 func TestWithoutUSB(t *testing.T) {
-	if found, err := usb.New(t.TempDir()).Find(t.Context()); len(found) != 0 || err != nil {
+	if found, err := usb.New(sysfs.Roots{Sys: t.TempDir()}).Find(t.Context()); len(found) != 0 || err != nil {
 		t.Errorf("found %v, %v", found, err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"skerry/devices"
+	"skerry/devices/sysfs"
 	"skerry/devices/usb"
 	"skerry/drivers"
 	"skerry/drivers/rawexec"
@@ -175,7 +176,7 @@ func TestThisMachine(t *testing.T) {
 		return mustNew(t, func(cfg *fingerprint.Config) {
 			cfg.DataDir = dir
 			cfg.Drivers[rawexec.Name] = raw
-			cfg.Finders = []devices.Finder{usb.New("")}
+			cfg.Finders = []devices.Finder{usb.New(sysfs.Roots{})}
 		})
 	}
 	begin := time.Now()
@@ -273,6 +274,10 @@ func (p *fakeFinder) Find(context.Context) ([]fleet.Device, error) {
 		found = append(found, fleet.Device{Kind: "plug", ID: id})
 	}
 	return found, p.err
+}
+
+func (p *fakeFinder) Reserve(context.Context, []string) (devices.Reservation, error) {
+	return devices.Reservation{}, nil
 }
 
 func ids(n fleet.Node) string {

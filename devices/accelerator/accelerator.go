@@ -1,0 +1,140 @@
+// Package accelerator finds chips that compute neural networks: those in the kernel's class accel, and those
+// whose drivers have a class of their own (Coral: apex, Hailo: hailo_chardev). It gives tasks their device
+// nodes, starts no goroutine, stores nothing, and opens no device.
+//
+// The ID of an accelerator is its PCI address. A Coral stick on USB is found as a device of the kind usb.
+package accelerator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"skerry/devices"
+	"skerry/devices/sysfs"
+	"skerry/fleet"
+)
+
+// Kind is the kind of the devices found here. It is their type as well.
+const Kind = "accelerator"
+
+// classes are the classes of sysfs with accelerators, the prefix of names there, and the folder of their nodes
+// below /dev.
+var classes = []struct{ class, prefix, folder string }{
+	{"accel", "accel", "accel"}, {"apex", "apex_", ""}, {"hailo_chardev", "hailo", ""},
+}
+
+// model is an accelerator that is known by its PCI ids.
+type model struct {
+	vendor, name string
+	driver       string // kernel modules that it needs
+}
+
+// models are known accelerators by VENDOR:DEVICE.
+var models = map[string]model{
+	"1ac1:089a": {"google", "Coral Edge TPU", "gasket and apex"},
+	"1e60:2864": {"hailo", "Hailo-8", "hailo_pci"},
+	"1e60:45c4": {"hailo", "Hailo-10H", "hailo1x_pci"},
+	"8086:7d1d": {"intel", "NPU (Meteor Lake)", "intel_vpu"},
+	"8086:ad1d": {"intel", "NPU (Arrow Lake)", "intel_vpu"},
+	"8086:643e": {"intel", "NPU (Lunar Lake)", "intel_vpu"},
+	"1022:1502": {"amd", "XDNA NPU (Phoenix)", "amdxdna"},
+	"1022:17f0": {"amd", "XDNA NPU (Strix)", "amdxdna"},
+	"17cb:a100": {"qualcomm", "Cloud AI 100", "qaic"},
+	"1da3:1000": {"habana", "Gaudi", "habanalabs"},
+	"1da3:1020": {"habana", "Gaudi 2", "habanalabs"},
+}
+
+// Finder finds the accelerators of a Linux machine. It implements devices.Finder.
+type Finder struct{ roots sysfs.Roots }
+
+// New makes a Finder for these folders.
+func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
+
+// Kind returns "accelerator".
+func (f *Finder) Kind() string { return Kind }
+
+// Find returns the accelerators that have a driver, ordered by ID. The error names those that have none, and
+// the modules that they need.
+func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
+	found, err := f.scanDevices(ctx)
+	return devices.SortFound(found), err
+}
+
+// Reserve returns the nodes of the accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and
+// ACCELERATOR_DEVICE_PATHS (such as /dev/apex_0).
+func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
+	found, err := f.scanDevices(ctx)
+	if ctx.Err() != nil {
+		return devices.Reservation{}, err
+	}
+	return devices.ReserveFound(Kind, found, ids, err)
+}
+
+// scanDevices reads the accelerators of all classes, and looks for those without a driver.
+func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list accelerators: %w", err)
+	}
+	var found []devices.Found
+	var errs []error
+	for _, c := range classes {
+		names, err := sysfs.Names(f.roots.SysPath("class", c.class), c.prefix)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for _, name := range names {
+			node, err := f.roots.Node(c.folder, name)
+			if err != nil {
+				errs = append(errs, fmt.Errorf("read accelerator %s: %w", name, err))
+				continue
+			}
+			found = append(found, devices.Found{
+				Device: f.describeDevice(f.roots.SysPath("class", c.class, name), name), Nodes: []devices.Node{node}, Path: node.TaskPath,
+			})
+		}
+	}
+	return found, errors.Join(append(errs, f.findDriverless(found)...)...)
+}
+
+// describeDevice returns the accelerator at an entry of a class, with what sysfs says of its PCI device.
+func (f *Finder) describeDevice(dir, name string) fleet.Device {
+	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: name, ID: name}
+	pci := f.roots.Ancestor(filepath.Join(dir, "device"), "vendor", "device")
+	if pci == "" {
+		return d
+	}
+	vendor, device := pciIDs(pci)
+	m := models[vendor+":"+device]
+	d.ID, d.Vendor, d.Name = filepath.Base(pci), cmp.Or(m.vendor, vendor), cmp.Or(m.name, device)
+	d.Attributes = sysfs.WithoutEmpty(map[string]string{
+		"pci_address": d.ID, "vendor_id": vendor, "device_id": device, "driver": sysfs.Target(pci, "driver"),
+	})
+	return d
+}
+
+// pciIDs returns the ids of a PCI device as four digits each.
+func pciIDs(dir string) (vendor, device string) {
+	return strings.TrimPrefix(sysfs.Attribute(dir, "vendor"), "0x"), strings.TrimPrefix(sysfs.Attribute(dir, "device"), "0x")
+}
+
+// findDriverless returns an error for each known accelerator on the PCI bus that is not among found.
+func (f *Finder) findDriverless(found []devices.Found) []error {
+	addresses, err := sysfs.Names(f.roots.SysPath("bus", "pci", "devices"))
+	if err != nil {
+		return []error{err}
+	}
+	var errs []error
+	for _, address := range addresses {
+		vendor, device := pciIDs(f.roots.SysPath("bus", "pci", "devices", address))
+		m, known := models[vendor+":"+device]
+		if known && !slices.ContainsFunc(found, func(d devices.Found) bool { return d.ID == address }) {
+			errs = append(errs, fmt.Errorf("accelerator %s (%s) has no driver: load %s", address, m.name, m.driver))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,104 @@
+// Package fpga finds FPGAs in /sys/class/fpga_region, and gives tasks their device nodes. It starts no
+// goroutine, stores nothing, and opens no device.
+//
+// A region that contains device nodes (the kernel's DFL framework: dfl-fme.0, dfl-port.0) gives them to its task.
+// The ID of a region is the address of its hardware (0000:3b:00.0) and its name there.
+package fpga
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"skerry/devices"
+	"skerry/devices/sysfs"
+	"skerry/fleet"
+)
+
+// Kind is the kind of the devices found here. It is their type as well.
+const Kind = "fpga"
+
+// Finder finds the FPGA regions of a Linux machine. It implements devices.Finder.
+type Finder struct{ roots sysfs.Roots }
+
+// New makes a Finder for these folders.
+func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
+
+// Kind returns "fpga".
+func (f *Finder) Kind() string { return Kind }
+
+// Find returns the regions, ordered by ID. It names those whose nodes are missing in the error.
+func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
+	found, err := f.scanDevices(ctx)
+	return devices.SortFound(found), err
+}
+
+// Reserve returns the nodes of the regions, and the variables FPGA_VISIBLE_DEVICES (the ids) and
+// FPGA_DEVICE_PATHS (of the first node of each).
+func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
+	found, err := f.scanDevices(ctx)
+	if ctx.Err() != nil {
+		return devices.Reservation{}, err
+	}
+	return devices.ReserveFound(Kind, found, ids, err)
+}
+
+// scanDevices reads all regions.
+func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("list fpga regions: %w", err)
+	}
+	regions, err := sysfs.Names(f.roots.SysPath("class", "fpga_region"))
+	if err != nil {
+		return nil, err
+	}
+	var found []devices.Found
+	var errs []error
+	for _, region := range regions {
+		one, err := f.readRegion(region)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read fpga region %s: %w", region, err))
+			continue
+		}
+		found = append(found, one)
+	}
+	return found, errors.Join(errs...)
+}
+
+// readRegion reads a region with the device nodes of the features in it.
+func (f *Finder) readRegion(region string) (devices.Found, error) {
+	dir := f.roots.SysPath("class", "fpga_region", region)
+	one := devices.Found{Device: fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: region, ID: region}}
+	attributes := map[string]string{"compat_id": sysfs.Attribute(dir, "compat_id")}
+	features, err := sysfs.Names(dir, "dfl-")
+	if err != nil {
+		return one, err
+	}
+	for _, feature := range features {
+		if sysfs.Attribute(dir, feature, "dev") == "" {
+			continue // not a device with a node
+		}
+		node, err := f.roots.Node(feature)
+		if err != nil {
+			return one, err
+		}
+		one.Nodes = append(one.Nodes, node)
+		one.Path = cmp.Or(one.Path, node.TaskPath)
+		attributes["bitstream_id"] = cmp.Or(attributes["bitstream_id"], sysfs.Attribute(dir, feature, "bitstream_id"))
+	}
+	if pci := f.roots.Ancestor(dir, "vendor", "device", "class"); pci != "" {
+		address := filepath.Base(pci)
+		one.ID = address + "/" + region
+		attributes["pci_address"] = address
+		attributes["vendor_id"] = strings.TrimPrefix(sysfs.Attribute(pci, "vendor"), "0x")
+		attributes["device_id"] = strings.TrimPrefix(sysfs.Attribute(pci, "device"), "0x")
+		attributes["driver"] = sysfs.Target(pci, "driver")
+		one.Vendor = cmp.Or(attributes["vendor_id"], one.Vendor)
+		one.Name = cmp.Or(attributes["device_id"], one.Name)
+	}
+	one.Attributes = sysfs.WithoutEmpty(attributes)
+	return one, nil
+}
