@@ -118,6 +118,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
+	"github.com/moby/moby":            {"drivers/docker"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},
 }
 

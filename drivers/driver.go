@@ -164,3 +164,19 @@ type Exit struct {
 
 // Success reports whether the task ended by itself with the exit code 0, and nothing went wrong.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 && e.Err == "" }
+
+// OrphanRemover is implemented by a Driver whose tasks outlive the records of the edge, such as containers.
+type OrphanRemover interface {
+	// RemoveOrphans ends and removes the tasks of this data directory whose allocation the edge does not know,
+	// and returns their names.
+	RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error)
+}
+
+// NetworkCreator is implemented by a Driver whose tasks can only join a network namespace that it has made itself.
+type NetworkCreator interface {
+	// CreateNetwork makes the network namespace of an allocation, without interfaces but its loopback, and returns
+	// its path. It is idempotent.
+	CreateNetwork(ctx context.Context, alloc fleet.AllocID, hostname string) (namespacePath string, err error)
+	// DestroyNetwork removes it. A missing one is no error.
+	DestroyNetwork(ctx context.Context, alloc fleet.AllocID) error
+}

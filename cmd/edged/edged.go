@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 	"skerry/cmd/console"
 	"skerry/drivers"
 	"skerry/drivers/builtin"
+	"skerry/drivers/docker"
 	"skerry/edge"
 	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
@@ -35,6 +37,9 @@ type Flags struct {
 	Log        console.LogFlags
 	TotalCPU   int
 	TotalMemMB int
+
+	DockerSocket, PodmanSocket string
+	Containers                 docker.Permissions
 }
 
 // Add adds the flags to a command's.
@@ -59,9 +64,19 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.IntVar(&f.Reserved.DiskMB, "reserved-disk", 0, "disk in MB that tasks may not use")
 	flags.IntVar(&f.TotalCPU, "total-cpu", 0, "CPU of this machine in MHz, if the detected value is wrong")
 	flags.IntVar(&f.TotalMemMB, "total-memory", 0, "memory of this machine in MB, if the detected value is wrong")
+	f.addContainerFlags(flags)
 	flags.StringVar(&f.BootID, "boot-id", "", "boot id in place of the kernel's: reboots a machine in tests")
 	console.HideFlag(flags, "boot-id")
 	f.Log.AddLogFlags(flags)
+}
+
+// addContainerFlags adds the flags of the drivers docker and podman.
+func (f *Flags) addContainerFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&f.DockerSocket, "docker-socket", docker.DefaultDockerSocket, "socket of the Docker daemon")
+	flags.StringVar(&f.PodmanSocket, "podman-socket", docker.DefaultPodmanSocket, "socket of Podman's API service")
+	flags.BoolVar(&f.Containers.AllowPrivileged, "docker-allow-privileged", false, "let docker and podman tasks be privileged or share the host's namespaces")
+	flags.BoolVar(&f.Containers.AllowVolumes, "docker-volumes", false, "let docker and podman tasks mount any folder of this machine")
+	flags.StringSliceVar(&f.Containers.AllowCaps, "docker-allow-caps", docker.DefaultCapabilities, "capabilities that cap_add of docker and podman tasks may name; ALL permits any")
 }
 
 // Command is the daemon's command, named use.
@@ -120,11 +135,24 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
-	known, err := builtin.New(f.BootID, log)
+	var node atomic.Pointer[func() fleet.Node] // of the machine; set before the first task starts
+	known, err := builtin.New(builtin.Config{
+		BootID: f.BootID, DataDir: cfg.DataDir, DockerSocket: f.DockerSocket, PodmanSocket: f.PodmanSocket,
+		Containers: f.Containers, Log: log,
+		TotalMHz: func() int {
+			if read := node.Load(); read != nil {
+				return (*read)().Resources.CPU
+			}
+			return 0
+		},
+	})
 	if err != nil {
 		return cfg, err
 	}
-	cfg.Runners = func(m edge.Machine) (contract.New, error) { return newRunners(m, known), nil }
+	cfg.Runners = func(m edge.Machine) (contract.New, error) {
+		node.Store(&m.Node)
+		return newRunners(m, known), nil
+	}
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved = f.Reserved
 		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts

@@ -3,27 +3,54 @@
 package builtin
 
 import (
+	"cmp"
 	"log/slog"
 
 	"skerry/drivers"
+	"skerry/drivers/docker"
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet/validate"
 )
 
-// New makes the drivers that an edge can run, by their names in job files. bootID is the kernel's boot id; "":
-// raw_exec reads it.
-func New(bootID string, log *slog.Logger) (map[string]drivers.Driver, error) {
-	raw, err := rawexec.New(rawexec.Config{BootID: bootID, Log: log})
+// Config of the drivers of an edge. Log is required.
+type Config struct {
+	BootID  string // the kernel's boot id; "": read from the kernel
+	DataDir string // of the edge
+	// DockerSocket and PodmanSocket are the paths of the daemons' sockets; "": the defaults.
+	DockerSocket, PodmanSocket string
+	Containers                 docker.Permissions
+	// TotalMHz returns the machine's processor capacity; nil: unknown.
+	TotalMHz func() int
+	Log      *slog.Logger
+}
+
+// New makes the drivers that an edge can run, by their names in job files. It starts nothing.
+func New(cfg Config) (map[string]drivers.Driver, error) {
+	raw, err := rawexec.New(rawexec.Config{BootID: cfg.BootID, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
-	return map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}, nil
+	all := map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}
+	for name, socket := range map[string]string{
+		docker.Docker: cmp.Or(cfg.DockerSocket, docker.DefaultDockerSocket),
+		docker.Podman: cmp.Or(cfg.PodmanSocket, docker.DefaultPodmanSocket),
+	} {
+		if all[name], err = docker.New(docker.Config{
+			Name: name, Socket: socket, DataDir: cfg.DataDir, BootID: cfg.BootID, Permissions: cfg.Containers,
+			TotalMHz: cfg.TotalMHz, Log: cfg.Log,
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
 // Names returns the names of the drivers that a job may name.
-func Names() []string { return []string{rawexec.Name, sim.Name} }
+func Names() []string { return []string{rawexec.Name, sim.Name, docker.Docker, docker.Podman} }
 
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
 // does. The block of a simulated task may contain ${…}, so only the edge checks it.
-func Configs() validate.ConfigChecks { return validate.ConfigChecks{rawexec.Name: rawexec.Check} }
+func Configs() validate.ConfigChecks {
+	return validate.ConfigChecks{rawexec.Name: rawexec.Check, docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman}
+}

@@ -1,0 +1,189 @@
+// Package docker is the drivers "docker" and "podman": a task is a container of the daemon on this machine. Both
+// speak Docker's API (1.40 and later); podman.go holds the differences of Podman.
+//
+// The daemon's answer to an inspect is the only truth about a container; events are not used. A container has a
+// name made of its task, its allocation and the identity of the task's state folder, and labels with the same. So
+// a restarted agent finds it again, and a copy of a data directory never affects the containers of the original.
+// Containers have no restart policy: after a reboot the agent starts them.
+//
+// While the daemon cannot be asked, no task counts as lost: errors are recoverable, and Wait goes on asking. A
+// container that the daemon does not know any more is lost, and its exit is unknown.
+//
+// A state folder holds:
+//
+//	id           random number; with the folder's inode, it tells the folder from others
+//	exit.json    how the container ended; written once the agent has seen it
+//	logs.json    position in the daemon's log of the container
+//	logs.lock    held by the one that copies the log
+//
+// The daemon writes a container's output to its own bounded log files. Task.Wait copies them to the log files of
+// the allocation, from the recorded position, so that a restart of the agent loses nothing.
+//
+// A Driver starts no goroutine and makes no connection before its daemon's socket exists. It is used by the edge
+// through drivers/builtin; hubs call Check.
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/moby/moby/client"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// Names of the drivers in job files.
+const (
+	Docker = "docker"
+	Podman = "podman"
+)
+
+// Default sockets of the daemons.
+const (
+	DefaultDockerSocket = "/var/run/docker.sock"
+	DefaultPodmanSocket = "/run/podman/podman.sock"
+)
+
+// DefaultCapabilities are the capabilities that a job may ask for unless an edge is configured otherwise. They
+// are those of Docker's containers, without NET_RAW.
+var DefaultCapabilities = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE",
+	"SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT",
+}
+
+// Config of a Driver. Name, Socket and Log are required.
+type Config struct {
+	Name    string // Docker or Podman
+	Socket  string // path of the daemon's socket
+	DataDir string // of the edge; containers are labelled with its identity
+	BootID  string // kernel's boot id; "": read from the kernel
+	Permissions
+	// TotalMHz returns the machine's processor capacity, for cpu_hard_limit. nil or 0: unknown.
+	TotalMHz func() int
+	Log      *slog.Logger
+}
+
+// Permissions are what an edge lets its containers do. The zero value is Nomad's default.
+type Permissions struct {
+	// AllowPrivileged permits privileged containers, and those that share process, IPC, UTS or user namespaces
+	// with the host.
+	AllowPrivileged bool
+	// AllowVolumes permits mounts of folders outside of the allocation.
+	AllowVolumes bool
+	// AllowCaps are the capabilities that cap_add may name; "ALL" permits any. nil: DefaultCapabilities.
+	AllowCaps []string
+}
+
+// Driver runs tasks as containers. It implements drivers.Driver.
+type Driver struct {
+	cfg    Config
+	bootID string
+	log    *slog.Logger
+	client *client.Client
+	quirks quirks
+
+	connected    atomic.Bool                      // a ping has succeeded and the API version is agreed
+	details      atomic.Pointer[daemonAttributes] // of the daemon, read once
+	detailsTried atomic.Bool
+	lowLimits    atomic.Bool // Podman's default limits are above those of this machine
+
+	mu    sync.Mutex
+	pulls map[string]*pull // by image
+}
+
+// New makes a Driver. It connects to nothing.
+func New(cfg Config) (*Driver, error) {
+	if cfg.Log == nil || cfg.Socket == "" || cfg.Name != Docker && cfg.Name != Podman {
+		return nil, errors.New("make container driver: a name, a socket and a logger are required")
+	}
+	if cfg.AllowCaps == nil {
+		cfg.AllowCaps = DefaultCapabilities
+	}
+	cfg.AllowCaps = capabilityNames(slices.Clone(cfg.AllowCaps))
+	c, err := client.New(client.WithHost("unix://" + cfg.Socket))
+	if err != nil {
+		return nil, fmt.Errorf("make client of %s: %w", cfg.Socket, err)
+	}
+	bootID := cfg.BootID
+	if bootID == "" {
+		bootID = kernelBootID()
+	}
+	return &Driver{
+		cfg: cfg, bootID: bootID, log: cfg.Log.With("driver", cfg.Name), client: c,
+		quirks: quirksOf(cfg.Name), pulls: map[string]*pull{},
+	}, nil
+}
+
+// Capabilities says that a task sees an image's files with its folders mounted into them.
+func (d *Driver) Capabilities() drivers.Capabilities {
+	return drivers.Capabilities{
+		FSIsolation: drivers.FSImage, Mounts: true,
+		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone},
+	}
+}
+
+// Validate returns an error for a config block that is invalid, or that this edge does not permit.
+func (d *Driver) Validate(config map[string]any) error {
+	o, err := parseOptions(d.cfg.Name, config, false)
+	if err != nil {
+		return err
+	}
+	return d.checkPermitted(&o)
+}
+
+// CheckDocker returns an error for a config block of docker that works on no machine. Hubs check jobs with it.
+func CheckDocker(config map[string]any) error { return checkConfig(Docker, config) }
+
+// CheckPodman returns an error for a config block of podman that works on no machine. Hubs check jobs with it.
+func CheckPodman(config map[string]any) error { return checkConfig(Podman, config) }
+
+func checkConfig(driver string, config map[string]any) error {
+	_, err := parseOptions(driver, config, true)
+	return err
+}
+
+// checkPermitted returns an error for options that this edge does not permit.
+func (d *Driver) checkPermitted(o *options) error {
+	if !d.cfg.AllowPrivileged {
+		h := &o.host
+		for key, wanted := range map[string]bool{
+			"privileged": h.Privileged, "pid_mode": h.PidMode == "host", "ipc_mode": h.IpcMode == "host",
+			"uts_mode": h.UTSMode == "host", "userns_mode": h.UsernsMode == "host", "cgroupns": h.CgroupnsMode == "host",
+		} {
+			if wanted {
+				return fleet.Errorf(fleet.CodeInvalid, "config of %s: %s: this edge does not permit privileged containers", d.cfg.Name, key).
+					WithHint("start the edge with --docker-allow-privileged")
+			}
+		}
+	}
+	for _, c := range o.host.CapAdd {
+		if !slices.Contains(d.cfg.AllowCaps, c) && !slices.Contains(d.cfg.AllowCaps, "ALL") {
+			return fleet.Errorf(fleet.CodeInvalid, "config of %s: cap_add: this edge does not permit the capability %s", d.cfg.Name, c).
+				WithHint("start the edge with --docker-allow-caps; it permits %s", strings.Join(d.cfg.AllowCaps, ","))
+		}
+	}
+	return nil
+}
+
+// Fingerprint reports whether the daemon answers. Without its socket the driver is not detected, which costs one
+// look at the file system.
+func (d *Driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
+	if _, err := os.Stat(d.cfg.Socket); err != nil {
+		return fleet.DriverInfo{HealthDescription: "there is no socket at " + d.cfg.Socket}
+	}
+	if d.bootID == "" {
+		return fleet.DriverInfo{HealthDescription: "the kernel's boot id cannot be read: containers run on Linux only"}
+	}
+	if err := d.pingDaemon(ctx); err != nil {
+		return fleet.DriverInfo{Detected: true, HealthDescription: err.Error(), Attributes: d.readAttributes(ctx, false)}
+	}
+	return fleet.DriverInfo{Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: d.readAttributes(ctx, true)}
+}

@@ -1,0 +1,212 @@
+package docker
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/registry"
+	"github.com/moby/moby/client"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+// pull is a pull in progress, which all tasks that need the image wait for.
+type pull struct {
+	done chan struct{} // closed when it has ended
+	err  error         // set before done is closed
+}
+
+// ensureImage makes sure that the daemon has a task's image and returns the name to run. An image that is
+// present is never fetched again, whatever its tag, unless force_pull asks for it: so a machine without a network
+// starts its tasks.
+func (d *Driver) ensureImage(ctx context.Context, o *options, cfg drivers.TaskConfig) (string, error) {
+	image := trimTransport(o.image)
+	if image != "" && !o.forcePull {
+		present, err := d.hasImage(ctx, image)
+		if err != nil || present {
+			return image, err
+		}
+	}
+	if o.load != "" {
+		return d.loadImage(ctx, o, cfg, image)
+	}
+	return image, d.pullShared(ctx, o, image)
+}
+
+// hasImage reports whether the daemon has an image with that name or digest.
+func (d *Driver) hasImage(ctx context.Context, image string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	_, err := d.client.ImageInspect(ctx, image)
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, d.daemonError("look for image "+image, err)
+}
+
+// pullShared pulls an image, or waits for the pull of the same image by another task. If that other task gave up,
+// it pulls itself.
+func (d *Driver) pullShared(ctx context.Context, o *options, image string) error {
+	for {
+		d.mu.Lock()
+		p, running := d.pulls[image]
+		if !running {
+			p = &pull{done: make(chan struct{})}
+			d.pulls[image] = p
+		}
+		d.mu.Unlock()
+		if !running {
+			p.err = d.pullImage(ctx, o, image)
+			d.mu.Lock()
+			delete(d.pulls, image)
+			d.mu.Unlock()
+			close(p.done)
+			return p.err
+		}
+		select {
+		case <-p.done:
+			if !errors.Is(p.err, context.Canceled) {
+				return p.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// pullImage pulls an image within the task's image_pull_timeout.
+func (d *Driver) pullImage(ctx context.Context, o *options, image string) error {
+	limited, cancel := context.WithTimeout(ctx, o.pullTimeout)
+	defer cancel()
+	auth, err := encodeAuth(o.auth)
+	if err != nil {
+		return err
+	}
+	err = d.pullOnce(limited, image, auth)
+	if err != nil && auth != "" && o.authSoftFail && limited.Err() == nil {
+		err = d.pullOnce(limited, image, "") // it may be a public image
+	}
+	switch {
+	case err == nil:
+		d.log.Info("image pulled", "image", image)
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limited.Err() != nil:
+		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "pull image %s: not done within %v", image, o.pullTimeout).
+			WithHint("set image_pull_timeout for a slow link"))
+	}
+	return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "pull image %s: %s", image, daemonMessage(err)).WithHint("%s", d.pullHint(err)))
+}
+
+// pullOnce pulls an image and waits for the end.
+func (d *Driver) pullOnce(ctx context.Context, image, auth string) error {
+	progress, err := d.client.ImagePull(ctx, image, client.ImagePullOptions{RegistryAuth: auth})
+	if err != nil {
+		return err
+	}
+	defer progress.Close()
+	return progress.Wait(ctx)
+}
+
+// pullHint returns what a person may do about a pull that failed.
+func (d *Driver) pullHint(err error) string {
+	said := strings.ToLower(err.Error())
+	contains := func(parts ...string) bool {
+		for _, p := range parts {
+			if strings.Contains(said, p) {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case contains("short-name"):
+		return podmanPullHint
+	case contains("unauthorized", "denied", "authentication required"):
+		return "check that the image exists, and the credentials in auth { username, password }"
+	case contains("manifest unknown", "not found", "no such image"):
+		return "check the image's name and tag: its registry has no such image"
+	}
+	return "the registry must be reachable once; to start without it, load the image beforehand: " + d.cfg.Name + " load --input FILE"
+}
+
+// encodeAuth encodes credentials as the daemon reads them; nil gives "".
+func encodeAuth(auth *registry.AuthConfig) (string, error) {
+	if auth == nil || *auth == (registry.AuthConfig{}) {
+		return "", nil
+	}
+	b, err := json.Marshal(auth)
+	if err != nil {
+		return "", fmt.Errorf("encode credentials: %w", err)
+	}
+	return base64.URLEncoding.EncodeToString(b), nil
+}
+
+// loadImage loads the image of a tar file in the task's folder and returns its name: that of the job, or else the
+// one in the file.
+func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConfig, image string) (string, error) {
+	file, inside := resolveInTask(cfg, o.load)
+	if !inside {
+		return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: the file is not in the task's folder", o.load).
+			WithHint("fetch it with an artifact block, and write load = \"local/FILE\"")
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return "", fleet.Errorf(fleet.CodeInvalid, "load image: %w", err)
+	}
+	defer f.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.pullTimeout)
+	defer cancel()
+	result, err := d.client.ImageLoad(ctx, f)
+	if err != nil {
+		return "", d.daemonError("load image from "+o.load, err)
+	}
+	defer result.Close()
+	loaded, err := loadedImage(result)
+	if err != nil {
+		return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: %w", o.load, err)
+	}
+	if image == "" {
+		image = loaded
+	}
+	if present, err := d.hasImage(ctx, image); err != nil || present {
+		return image, err
+	}
+	return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: the file has the image %q, not %q", o.load, loaded, image).
+		WithHint("write the name that the image has in the file")
+}
+
+// loadedImage reads the daemon's answer to a load and returns the name or id of the last image in it.
+func loadedImage(r io.Reader) (string, error) {
+	name := ""
+	lines := json.NewDecoder(io.LimitReader(r, maxAnswer))
+	for {
+		var line struct {
+			Stream string `json:"stream"`
+			Error  string `json:"error"`
+		}
+		err := lines.Decode(&line)
+		switch {
+		case errors.Is(err, io.EOF):
+			return name, nil
+		case err != nil:
+			return "", fmt.Errorf("read the daemon's answer: %w", err)
+		case line.Error != "":
+			return "", errors.New(line.Error)
+		}
+		for _, prefix := range []string{"Loaded image: ", "Loaded image ID: ", "Loaded image(s): "} {
+			if found, ok := strings.CutPrefix(strings.TrimSpace(line.Stream), prefix); ok {
+				name, _, _ = strings.Cut(found, ",")
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+var _ drivers.OrphanRemover = (*Driver)(nil)
+
+// RemoveOrphans removes the containers of this edge whose allocation it does not know, and returns their names.
+// Containers of another data directory, and of other users of the daemon, are never touched.
+func (d *Driver) RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error) {
+	if _, err := os.Stat(d.cfg.Socket); err != nil || d.cfg.DataDir == "" {
+		return nil, nil
+	}
+	dir, err := identity(d.cfg.DataDir)
+	if err != nil {
+		return nil, err
+	}
+	if err := d.ensureConnected(ctx); err != nil {
+		return nil, err
+	}
+	ours, err := d.listContainers(ctx, labelDataDir+"="+dir)
+	if err != nil {
+		return nil, err
+	}
+	var removed []string
+	for _, c := range ours {
+		alloc := fleet.AllocID(c.Labels[labelAlloc])
+		if c.Labels[labelDataDir] != dir || alloc == "" || known(alloc) {
+			continue
+		}
+		if err := d.removeContainer(ctx, c.ID); err != nil {
+			return removed, err
+		}
+		removed = append(removed, nameOf(c))
+	}
+	return removed, nil
+}
+
+// containerOfTask returns the id of the running container of another task of an allocation.
+func (d *Driver) containerOfTask(ctx context.Context, alloc fleet.AllocID, task string) (string, error) {
+	found, err := d.listContainers(ctx, labelAlloc+"="+string(alloc), labelTask+"="+task)
+	if err != nil {
+		return "", err
+	}
+	for _, c := range found {
+		if c.State == container.StateRunning {
+			return c.ID, nil
+		}
+	}
+	return "", drivers.Recoverable(fleet.Errorf(fleet.CodeConflict, "network_mode task:%s: that task's container does not run", task).
+		WithHint("start it before: lifecycle { hook = \"prestart\", sidecar = true }"))
+}
+
+// listContainers returns the containers, ended ones included, that have all of these labels.
+func (d *Driver) listContainers(ctx context.Context, labels ...string) ([]container.Summary, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	list, err := d.client.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", labels...)})
+	if err != nil {
+		return nil, d.daemonError("list containers", err)
+	}
+	return list.Items, nil
+}
+
+// nameOf returns a container's name, or else its id.
+func nameOf(c container.Summary) string {
+	if len(c.Names) > 0 {
+		return fmt.Sprintf("%.255s", c.Names[0])
+	}
+	return c.ID
+}

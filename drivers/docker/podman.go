@@ -1,0 +1,91 @@
+package docker
+
+import (
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+)
+
+// podmanPullHint explains a short image name to users of Podman.
+const podmanPullHint = "write the image's full name, such as docker.io/library/redis:7"
+
+// quirks are the differences between the two daemons.
+type quirks struct {
+	podman bool
+	// logFormat is how the daemon's log files are written.
+	logFormat logFormat
+	// logFiles and logBytes bound the daemon's log of a container. Podman keeps one file: at its limit, it begins
+	// a new one and removes the old, which the reader still has open.
+	logFiles int
+	logMB    int
+}
+
+// quirksOf returns the differences of a driver's daemon.
+func quirksOf(name string) quirks {
+	if name == Podman {
+		return quirks{podman: true, logFormat: k8sLog, logFiles: 1, logMB: 16}
+	}
+	return quirks{logFormat: jsonLog, logFiles: 3, logMB: 8}
+}
+
+// podmanKeys are the keys that Nomad's podman driver writes differently.
+func (o *options) podmanKeys(r *reader) map[string]func(string, any) {
+	return map[string]func(string, any){
+		"working_dir": func(k string, v any) { o.config.WorkingDir = r.readText(k, v) },
+		"userns":      func(k string, v any) { o.host.UsernsMode = container.UsernsMode(r.readText(k, v)) },
+		"apparmor_profile": func(k string, v any) {
+			o.host.SecurityOpt = append(o.host.SecurityOpt, "apparmor="+r.readText(k, v))
+		},
+		"tmpfs": func(k string, v any) {
+			o.host.Tmpfs = map[string]string{}
+			for _, t := range r.readList(k, v) {
+				target, opts, _ := strings.Cut(t, ":")
+				o.host.Tmpfs[target] = opts
+			}
+		},
+		"devices": func(k string, v any) {
+			if _, isList := v.([]any); isList {
+				if texts := (&reader{}); texts.readList(k, v) != nil && len(texts.wrong) == 0 {
+					for _, s := range texts.readList(k, v) {
+						o.addDevice(r, k, parseDevice(s))
+					}
+					return
+				}
+			}
+			o.resourceKeys(r)["devices"](k, v)
+		},
+	}
+}
+
+// parseDevice parses HOST[:CONTAINER[:PERMISSIONS]].
+func parseDevice(s string) container.DeviceMapping {
+	d := container.DeviceMapping{CgroupPermissions: "rwm"}
+	parts := strings.SplitN(s, ":", 3)
+	d.PathOnHost = parts[0]
+	if len(parts) > 1 {
+		d.PathInContainer = parts[1]
+	}
+	if len(parts) > 2 {
+		d.CgroupPermissions = parts[2]
+	}
+	return d
+}
+
+// isLimitRefused reports whether a container could not start because Podman's default limits of open files and
+// processes are above the hard limits of this machine.
+func isLimitRefused(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "setrlimit") || strings.Contains(err.Error(), "setting rlimit"))
+}
+
+// lowLimits are limits that a machine without the right to raise them permits.
+func lowLimits() []*container.Ulimit {
+	files, processes := hardLimits()
+	return []*container.Ulimit{
+		{Name: "nofile", Soft: files, Hard: files},
+		{Name: "nproc", Soft: processes, Hard: processes},
+	}
+}
+
+// ranOutOfMemory reports whether the kernel killed a container that Podman does not say it of: see the folder of
+// its monitor.
+func (t *task) ranOutOfMemory(exitRecord) bool { return false }
