@@ -124,7 +124,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 			ID: id, Name: w.Name, JobID: w.JobID, TaskGroup: w.TaskGroup, JobVersion: w.JobVersion,
 			Desired: fleet.DesiredRun, ClientStatus: cmp.Or(s.State.ClientStatus, fleet.ClientPending),
 			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
-			Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
+			Held: s.State.Held, Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
 		}
 		if s.Desired.Stop {
 			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Desired.StopReason
@@ -166,7 +166,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	if err != nil {
 		return err
 	}
-	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Reason: req.Reason, NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
+	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Person: personOf(ctx, req.Reason), NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
 }
 
 // Start lets the allocations with the name of the given one start here again, after Stop.
@@ -175,7 +175,7 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (l
 	if err != nil {
 		return local.Started{}, err
 	}
-	name, waiting, err := a.e.allocs.Start(ctx, id, reason)
+	name, waiting, err := a.e.allocs.Start(ctx, id, personOf(ctx, reason))
 	return local.Started{Name: name, Waiting: waiting}, err
 }
 
@@ -185,7 +185,12 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 	if err != nil {
 		return err
 	}
-	return a.e.allocs.Restart(ctx, id, task, reason)
+	return a.e.allocs.Restart(ctx, id, task, personOf(ctx, reason))
+}
+
+// personOf returns who asks through the local API, and why.
+func personOf(ctx context.Context, reason string) allocs.Person {
+	return allocs.Person{By: local.PeerOf(ctx), Reason: reason}
 }
 
 // resolveAllocID returns the id of the only allocation here whose id begins with short. None is a

@@ -236,7 +236,7 @@ func mustStopAll(t testing.TB, c *local.Client) {
 	t.Helper()
 	ctx := context.Background()
 	for _, id := range []fleet.AllocID{shop, batch} {
-		if err := c.Stop(ctx, local.StopRequest{Alloc: id}); err != nil {
+		if err := c.Stop(ctx, local.StopRequest{Alloc: id, MayReturn: true}); err != nil {
 			t.Fatal(err)
 		}
 	}

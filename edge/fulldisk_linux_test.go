@@ -191,7 +191,7 @@ func TestDataIsPrivate(t *testing.T) {
 	}
 	c := local.NewClient(filepath.Join(dir, "local.sock"))
 	defer func() {
-		if err := c.Stop(t.Context(), local.StopRequest{Alloc: shop}); err != nil {
+		if err := c.Stop(t.Context(), local.StopRequest{Alloc: shop, MayReturn: true}); err != nil {
 			t.Error(err)
 		}
 		mustReachStatus(t, &runningEdge{Client: c}, "stopped", func(s local.Status) bool { return s.Allocs[0].ClientStatus == fleet.ClientComplete })

@@ -58,6 +58,9 @@ type Alloc struct {
 	ReportedStatus string
 	TaskStates     map[string]TaskState
 	AllocStates    []AllocState
+	// Held says that somebody on site stopped the allocation, which stays so until somebody there starts it; nil:
+	// it is not held.
+	Held *Hold `cbor:",omitempty" json:",omitempty"`
 
 	DeploymentID       DeploymentID
 	DeploymentStatus   *AllocDeployment // nil: of no deployment, or nothing known of it yet

@@ -114,6 +114,7 @@ type TaskGroup struct {
 	Consul           *Consul
 	ShutdownDelay    *time.Duration
 	MaxRunDuration   *time.Duration // nil: as long as it takes
+	LocalControl     *LocalControl  `json:",omitempty"` // nil: people on site may do everything
 	Meta             map[string]string
 }
 

@@ -40,12 +40,16 @@ type Transition struct {
 	// is healthy, in that deployment.
 	Healthy    *bool        `json:",omitempty"`
 	Deployment DeploymentID `json:",omitempty"`
+	// Hold is what a TransitionOperator says when somebody on site stops the allocation; nil: nothing.
+	Hold *Hold `json:",omitempty"`
+	// Released says that the allocation's hold has ended.
+	Released bool `json:",omitempty"`
 }
 
 // Urgent reports whether it leaves the edge with the next 200 ms tick: a client
 // status that changed, health, or the first report of an allocation.
 func (t *Transition) Urgent() bool {
-	return t.Kind == TransitionAlloc || t.Kind == TransitionHealth
+	return t.Kind == TransitionAlloc || t.Kind == TransitionHealth || t.Hold != nil || t.Released
 }
 
 // Droppable reports whether the journal may let it go at its bound. A status

@@ -30,6 +30,7 @@ type member struct {
 	// reconnecting: it was unknown and its node is back, and no decision has reconciled that yet.
 	reconnecting    bool
 	absent          bool    // its node is away
+	held            bool    // somebody on site stopped it, and the newest version does not overrule that
 	isDuplicate     bool    // it could be the current allocation, and another one is
 	newerNotRunning bool    // it is a duplicate only because it does not run yet, although it is newer
 	rules           Absence // of its group and node pool
@@ -45,6 +46,14 @@ func (m *member) statusOnEdge() string {
 		return m.a.ReportedStatus
 	}
 	return fleet.ClientPending
+}
+
+// keptReason returns why a current allocation stays as it is.
+func (m *member) keptReason() string {
+	if m.held {
+		return "it was " + m.a.Held.String()
+	}
+	return "it is as it should be"
 }
 
 // endedOnEdge reports whether the edge reported the allocation's end, and the hub acts on that now.
@@ -79,6 +88,9 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	if d.isSystemJob() {
 		m.rules.Replace, m.rules.Hold = false, 0 // it is never replaced on another node
 	}
+	if m.held = d.isHeld(a); m.held {
+		m.rules = Absence{Tolerated: true} // it is not replaced, however long its node is away
+	}
 	ready := node != nil && node.Status == fleet.NodeReady
 	m.reconnecting = a.NeedsToReconnect() && (ready || m.absent && a.ClientTerminal())
 	switch {
@@ -110,6 +122,12 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 		m.kind = kindRunning
 	}
 	return m
+}
+
+// isHeld reports whether an allocation was stopped on site, and its job's newest version does not overrule that. It
+// is kept as it is: it is neither replaced nor updated.
+func (d *decision) isHeld(a *fleet.Alloc) bool {
+	return a.Held != nil && !a.ClientTerminal() && d.in.Job != nil && !d.in.Job.Overrules(a.Held, a.TaskGroup, d.in.Job.Version)
 }
 
 // isSystemJob reports whether the job runs on every node (system, sysbatch).

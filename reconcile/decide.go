@@ -308,7 +308,7 @@ func (d *decision) needsDestructiveUpdate(a *fleet.Alloc) bool {
 	if d.isBatchJob() && a.Job != nil && a.Job.CreateIndex < d.in.Job.CreateIndex {
 		return true // it belongs to an earlier job of the same name
 	}
-	return d.groupChangeFor(a) == diff.GroupDestructive
+	return d.groupChangeFor(a) == diff.GroupDestructive && !d.isHeld(a)
 }
 
 // isBatchJob reports whether the job's allocations run to completion (batch, sysbatch).

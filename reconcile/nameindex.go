@@ -267,7 +267,7 @@ func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *r
 	}
 	change := d.groupChangeFor(m.a)
 	unsuited := ""
-	if change == diff.GroupInPlace && m.kind == kindRunning && d.in.Suits != nil {
+	if change == diff.GroupInPlace && m.kind == kindRunning && !m.held && d.in.Suits != nil {
 		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
 	}
 	stale := d.needsDestructiveUpdate(m.a) || unsuited != ""
@@ -311,7 +311,7 @@ func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *r
 	case r.needsInPlaceUpdate(m, change):
 		d.updateInPlace(m, change)
 	default:
-		d.keepUnchanged(m, "it is as it should be")
+		d.keepUnchanged(m, m.keptReason())
 	}
 }
 

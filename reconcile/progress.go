@@ -21,6 +21,8 @@ func (r *rollout) isHealthyNewest(m *member) bool {
 func (r *rollout) recordProgress(m *member) {
 	switch {
 	case m == nil:
+	case m.held:
+		r.deferred++
 	case r.isHealthyNewest(m):
 		r.healthy++
 	case r.isUnrelatedFailure(m):
@@ -67,7 +69,7 @@ func (r *rollout) expectedHealthy() int {
 // joins the deployment. Its edge reports health once for each deployment, so this one would otherwise wait
 // in vain.
 func (r *rollout) needsToJoinDeployment(m *member) bool {
-	if r.update == nil || r.holdReason != "" || m.kind != kindRunning || r.isHealthyNewest(m) {
+	if r.update == nil || r.holdReason != "" || m.kind != kindRunning || m.held || r.isHealthyNewest(m) {
 		return false
 	}
 	if dep := r.d.deployment; dep != nil {

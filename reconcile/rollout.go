@@ -98,6 +98,9 @@ func (d *decision) newRollout(g *fleet.TaskGroup, members []*member) *rollout {
 // accountForAlloc counts one allocation. An allocation of the deployment that is not healthy yet takes a
 // turn; a failed or unhealthy one takes all turns.
 func (r *rollout) accountForAlloc(m *member) {
+	if m.held {
+		return
+	}
 	if m.kind == kindRunning && r.d.needsDestructiveUpdate(m.a) {
 		r.outdated++
 		r.recordWindowState(m)
@@ -192,7 +195,7 @@ func (r *rollout) replacementVersion(m *member) *fleet.Job {
 func (r *rollout) needsInPlaceUpdate(m *member, change diff.GroupChange) bool {
 	switch change {
 	case diff.GroupInPlace:
-		r.changes = true
+		r.changes = r.changes || !m.held
 		return true
 	case diff.GroupSame:
 		return r.needsToJoinDeployment(m)

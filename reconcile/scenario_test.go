@@ -278,6 +278,8 @@ func setJobField(job *fleet.Job, key, value string) (err error) {
 		g.Tasks[0].KillSignal = "SIG" + value
 	case "dc":
 		job.Datacenters = strings.Split(value, ",")
+	case "until":
+		g.LocalControl = &fleet.LocalControl{Until: value}
 	case "leader":
 		g.Tasks[0].Leader = true
 	case "canary":
@@ -497,6 +499,11 @@ func (s *script) setAllocField(a *fleet.Alloc, key, value string) (err error) {
 	case "deployment": // of the world's deployment, maybe as its canary
 		a.DeploymentID = s.cluster.deployment.ID
 		a.DeploymentStatus = &fleet.AllocDeployment{Canary: value == "canary"}
+	case "held": // the version of the job that was stopped on site; none: it was started again
+		if a.Held = nil; value != "none" {
+			a.Held = &fleet.Hold{By: "anna", Reason: "smoke"}
+			a.Held.JobVersion, err = strconv.ParseUint(value, 10, 64)
+		}
 	case "migrate":
 		a.DesiredTransition.Migrate = true
 	case "reschedule":

@@ -58,7 +58,7 @@ func (d *decision) reconcileCurrentOnNode(p *nodeAllocs, g *fleet.TaskGroup, r *
 	case r.needsInPlaceUpdate(m, change):
 		d.updateInPlace(m, change)
 	default:
-		d.keepUnchanged(m, "it is as it should be")
+		d.keepUnchanged(m, m.keptReason())
 	}
 	return wanted
 }

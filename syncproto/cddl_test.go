@@ -54,7 +54,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](),
 		"Allotment": reflect.TypeFor[wireAssignedResources](), "Port": reflect.TypeFor[wirePort](),
 		"Given": reflect.TypeFor[wireTaskResources](), "GivenDevice": reflect.TypeFor[wireAssignedDevice](),
-		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](),
+		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})

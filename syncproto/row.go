@@ -43,6 +43,17 @@ type row struct {
 	Dropped           uint64    `cbor:"13,keyasint,omitempty"`
 	Healthy           *bool     `cbor:"14,keyasint,omitempty"`
 	Deployment        *uid      `cbor:"15,keyasint,omitempty"`
+	Hold              *rowHold  `cbor:"16,keyasint,omitempty"`
+	Released          bool      `cbor:"17,keyasint,omitempty"`
+}
+
+// rowHold is the frozen form of a fleet.Hold. Since is nanoseconds after the row's wall clock.
+type rowHold struct {
+	By         string `cbor:"1,keyasint,omitempty"`
+	Reason     string `cbor:"2,keyasint,omitempty"`
+	Since      int64  `cbor:"3,keyasint,omitempty"`
+	JobVersion uint64 `cbor:"4,keyasint,omitempty"`
+	NoDelay    bool   `cbor:"5,keyasint,omitempty"`
 }
 
 // rowState is the frozen form of a fleet.TaskState. Times are nanoseconds after the row's wall clock; nil: none.
@@ -79,6 +90,13 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 		Message:           sanitizeText(t.Message, maxRowText),
 		Dropped:           t.Dropped,
 		Healthy:           t.Healthy,
+		Released:          t.Released,
+	}
+	if h := t.Hold; h != nil {
+		r.Hold = &rowHold{
+			By: sanitizeText(h.By, maxRowName), Reason: sanitizeText(h.Reason, maxRowText), Since: h.Since - t.Wall,
+			JobVersion: h.JobVersion, NoDelay: h.NoDelay,
+		}
 	}
 	if t.Deployment != "" {
 		id := uid(sanitizeText(string(t.Deployment), maxRowName))
@@ -132,7 +150,10 @@ func (r *row) toTransition() fleet.Transition {
 		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
 		ClientStatus: string(r.ClientStatus), ClientDescription: r.ClientDescription,
 		Task: r.Task, Message: r.Message, Dropped: r.Dropped,
-		Healthy: r.Healthy,
+		Healthy: r.Healthy, Released: r.Released,
+	}
+	if h := r.Hold; h != nil {
+		t.Hold = &fleet.Hold{By: h.By, Reason: h.Reason, Since: r.Wall + h.Since, JobVersion: h.JobVersion, NoDelay: h.NoDelay}
 	}
 	if r.Deployment != nil {
 		t.Deployment = fleet.DeploymentID(*r.Deployment)

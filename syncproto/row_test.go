@@ -82,6 +82,13 @@ func TestAnyRowComesBack(t *testing.T) {
 			healthy := rapid.Bool().Draw(t, "healthy")
 			tr.Healthy, tr.Deployment = &healthy, fleet.DeploymentID(id.Draw(t, "deployment"))
 		}
+		tr.Released = rapid.Bool().Draw(t, "released")
+		if rapid.Bool().Draw(t, "has a hold") {
+			tr.Hold = &fleet.Hold{
+				By: short.Draw(t, "by"), Reason: text.Draw(t, "reason"), Since: rapid.Int64Range(0, 1<<61).Draw(t, "since"),
+				JobVersion: rapid.Uint64().Draw(t, "job version"), NoDelay: rapid.Bool().Draw(t, "no delay"),
+			}
+		}
 		if rapid.Bool().Draw(t, "has a state") {
 			tr.TaskState = &fleet.TaskState{
 				State: short.Draw(t, "state"), Failed: rapid.Bool().Draw(t, "failed"), Restarts: rapid.Uint64().Draw(t, "restarts"),
@@ -105,7 +112,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 15, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 17, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
@@ -65,6 +64,7 @@ type Allocs struct {
 	mu     sync.Mutex
 	active map[fleet.AllocID]*activeAlloc
 	notes  map[fleet.AllocID]string // why a desired allocation does not run
+	parked map[fleet.AllocID]bool   // held allocations of which nothing runs
 	// runDeliveredAt is when a hub last delivered an allocation to run. It counts as contact with a hub until
 	// the next answered heartbeat.
 	runDeliveredAt map[fleet.AllocID]time.Time
@@ -78,6 +78,7 @@ type activeAlloc struct {
 	alloc   fleet.Alloc // as the runner has it
 	runner  contract.Runner
 	stopped bool // Stop was called
+	held    bool // Hold was called, if the runner has it
 
 	// delaySkipped says that the stop skips the shutdown_delay, and that the runner was told so if it can do
 	// that.
@@ -98,6 +99,7 @@ func New(cfg Config) (*Allocs, error) {
 		silence:        newSilenceLimit(),
 		active:         map[fleet.AllocID]*activeAlloc{},
 		notes:          map[fleet.AllocID]string{},
+		parked:         map[fleet.AllocID]bool{},
 		runDeliveredAt: map[fleet.AllocID]time.Time{},
 		health:         health{started: map[fleet.AllocID]healthStart{}},
 	}
@@ -229,82 +231,6 @@ func (a *Allocs) readDesired(ctx context.Context) (map[fleet.AllocID]journal.Des
 	return d.Allocs, err
 }
 
-// StopOnSite says how and why an operator on site stops an allocation.
-type StopOnSite struct {
-	Reason string
-	// NoDelay skips every shutdown_delay, also one that has begun.
-	NoDelay bool
-	// MayReturn lets the replacement that the hubs send start here. Otherwise no allocation of that name starts
-	// here until Start.
-	MayReturn bool
-}
-
-// Stop stops an allocation for good, for an operator on site. It returns when the stop is journaled; the tasks
-// end later. An allocation that is already stopping is a fleet.CodeConflict, unless the new stop skips the
-// shutdown_delay and the old one does not.
-func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
-	w, err := a.findUnfinishedAlloc(ctx, id)
-	if err != nil {
-		return err
-	}
-	if w.Stop && (!how.NoDelay || w.NoDelay) {
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s is already stopping: %s", fleet.Short(id), w.StopReason)
-	}
-	why := onSiteReason("stopped on site", how.Reason)
-	if how.NoDelay {
-		why = onSiteReason("stopped on site without its shutdown_delay", how.Reason)
-	}
-	if !how.MayReturn {
-		// First, so that after a kill of the agent in between the replacement does not start.
-		if err := a.cfg.Journal.KeepStopped(ctx, []fleet.AllocID{id}, true); err != nil {
-			return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
-		}
-	}
-	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
-	if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
-		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
-	}
-	a.TriggerReconcile()
-	return nil
-}
-
-// Start lets allocations with the name of the given one start here again, after Stop. It returns the name and
-// the number of allocations with it that wait to run here. If the name is not kept stopped, it returns a
-// fleet.CodeConflict.
-func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, reason string) (called string, waiting int, err error) {
-	desired, err := a.readDesired(ctx)
-	if err != nil {
-		return "", 0, err
-	}
-	of := desired[id].Alloc
-	var kept []fleet.AllocID
-	for _, other := range sortedKeys(desired) {
-		w := desired[other]
-		switch {
-		case nameOf(&w.Alloc) != nameOf(&of):
-		case w.KeptStopped:
-			kept = append(kept, other)
-		case !w.Stop && !a.cfg.Journal.States()[other].Terminal():
-			waiting++
-		}
-	}
-	if len(kept) == 0 {
-		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: nobody has stopped it on site", of.Name)
-	}
-	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: onSiteReason("may run again", reason)}
-	if err := a.cfg.Journal.KeepStopped(ctx, kept, false, row); err != nil {
-		return "", 0, fmt.Errorf("start %s: %w", of.Name, err)
-	}
-	a.TriggerReconcile()
-	return of.Name, waiting, nil
-}
-
-// Restart restarts one task of an allocation, or all running ones for "", for an operator on site. It returns
-// when that is journaled.
-func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task, reason string) error {
-	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: onSiteReason("restarted on site", reason)})
-}
-
 // Order is a request to restart or signal running tasks.
 type Order struct {
 	Alloc  fleet.AllocID
@@ -334,6 +260,9 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 		}
 	}
 	if o.OnSite {
+		if err := checkAllowed(&u.alloc, fleet.LocalRestart); err != nil {
+			return err
+		}
 		row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: o.Alloc, Task: o.Task, Message: o.Why}
 		if err := a.cfg.Journal.Record(ctx, row); err != nil {
 			return fmt.Errorf("restart allocation %s: %w", fleet.Short(o.Alloc), err)
@@ -343,17 +272,6 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 		return u.runner.Signal(ctx, o.Task, o.Signal, o.Why)
 	}
 	return u.runner.Restart(ctx, o.Task, o.Why)
-}
-
-// onSiteReason returns what was done followed by the reason why, unless the reason begins with that already.
-func onSiteReason(what, why string) string {
-	switch {
-	case why == "":
-		return what
-	case strings.HasPrefix(why, what):
-		return why
-	}
-	return what + ": " + why
 }
 
 // findUnfinishedAlloc returns a desired allocation that has not ended. An unknown one is a fleet.CodeNotFound,
@@ -391,7 +309,7 @@ func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
 	states, away := a.cfg.Journal.States(), a.cfg.Journal.Away()
 	all := make(map[fleet.AllocID]Status, len(desired))
 	for id, w := range desired {
-		s := Status{Desired: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), a.noteOf(id))}
+		s := Status{Desired: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), heldNote(w, states[id]), a.noteOf(id))}
 		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Terminal() {
 			s.StopsIn = max(time.Nanosecond, after-a.timeWithoutHub(id, away))
 		}

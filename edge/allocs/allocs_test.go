@@ -279,10 +279,10 @@ func TestOperatorOnSite(t *testing.T) {
 		l := mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
 		synctest.Wait()
-		if err := l.Restart(ctx, "a", "t", "odd"); err != nil {
+		if err := l.Restart(ctx, "a", "t", allocs.Person{By: "anna", Reason: "odd"}); err != nil {
 			t.Fatal(err)
 		}
-		if r := f.runnersOf("a")[0]; len(r.restarted) != 1 || r.restarted[0] != "t: restarted on site: odd" {
+		if r := f.runnersOf("a")[0]; len(r.restarted) != 1 || r.restarted[0] != "t: restarted on site by anna: odd" {
 			t.Fatalf("restarted: %q", r.restarted)
 		}
 		hup := allocs.Order{Alloc: "a", Signal: "SIGHUP", Why: "signalled by an operator"}
@@ -292,7 +292,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if r := f.runnersOf("a")[0]; len(r.restarted) != 2 || r.restarted[1] != ": SIGHUP, signalled by an operator" {
 			t.Fatalf("signalled: %q", r.restarted)
 		}
-		if err := l.Stop(ctx, "a", allocs.StopOnSite{Reason: "too loud"}); err != nil {
+		if err := l.Stop(ctx, "a", allocs.StopOnSite{Person: allocs.Person{Reason: "too loud"}, MayReturn: true}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -302,7 +302,7 @@ func TestOperatorOnSite(t *testing.T) {
 				said = append(said, row.Message)
 			}
 		}
-		if fmt.Sprint(said) != "[restarted on site: odd stopped on site: too loud]" {
+		if fmt.Sprint(said) != "[restarted on site by anna: odd stopped on site: too loud]" {
 			t.Fatalf("rows: %q", said)
 		}
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
@@ -311,7 +311,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if err := l.Stop(ctx, "a", allocs.StopOnSite{}); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("stop what has ended: %v", err)
 		}
-		if err := l.Restart(ctx, "nobody", "", ""); fleet.CodeOf(err) != fleet.CodeNotFound {
+		if err := l.Restart(ctx, "nobody", "", allocs.Person{}); fleet.CodeOf(err) != fleet.CodeNotFound {
 			t.Fatalf("restart what is not there: %v", err)
 		}
 	})

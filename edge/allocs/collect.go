@@ -60,7 +60,7 @@ func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged f
 		return "it has not ended", "stop it first: skerry alloc stop " + fleet.Short(w.Alloc.ID)
 	case runs, s.Seq > acknowledged:
 		return "the hubs have not confirmed its end yet", "ask again in a few seconds"
-	case w.KeptStopped:
+	case w.KeptStopped, s.Held != nil:
 		return "somebody on site stopped it, and keeps it from being started again", "on the edge itself: skerry local start " + fleet.Short(w.Alloc.ID)
 	}
 	return "", ""

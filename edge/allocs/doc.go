@@ -7,6 +7,7 @@
 // itself: every decision is journaled before it is carried out.
 //
 // A delivery that does not name an allocation does not stop it. An allocation ends for four reasons only: a hub
-// named it, an operator on site stopped it, its stop_on_client_after has passed, or its tasks ended. A stop for a
-// newer version may have update windows, and begins while one of them is open (window.go).
+// named it, somebody on site ended it, its stop_on_client_after has passed, or its tasks ended. A stop for a
+// newer version may have update windows, and begins while one of them is open (window.go). A stop on site holds
+// an allocation, which does not end (onsite.go).
 package allocs

@@ -127,6 +127,12 @@ func (n *fakeJournal) Record(_ context.Context, ts ...fleet.Transition) error {
 		if t.Healthy != nil {
 			s.Healthy, s.HealthOf = t.Healthy, t.Deployment
 		}
+		switch {
+		case t.Hold != nil:
+			s.Held = t.Hold
+		case t.Released:
+			s.Held = nil
+		}
 		if n.mono != nil {
 			s = n.noteTask(s, t)
 		}

@@ -26,7 +26,7 @@ func (f *factory) newRunner(a fleet.Alloc, last contract.LastState, rec contract
 	if f.fail != nil {
 		return nil, f.fail
 	}
-	r := &runner{alloc: a, last: last, rec: rec, stop: make(chan string, 1), finish: make(chan error)}
+	r := &runner{alloc: a, last: last, rec: rec, stop: make(chan string, 1), hold: make(chan string, 1), finish: make(chan error)}
 	if f.made == nil {
 		f.made = map[fleet.AllocID][]*runner{}
 	}
@@ -45,6 +45,7 @@ type runner struct {
 	last   contract.LastState
 	rec    contract.Recorder
 	stop   chan string
+	hold   chan string
 	finish chan error // lets Run return without a record
 
 	mu        sync.Mutex
@@ -59,6 +60,8 @@ func (r *runner) Run(ctx context.Context) error {
 	select {
 	case reason := <-r.stop:
 		return r.recordComplete(ctx, reason)
+	case reason := <-r.hold:
+		return r.recordHeld(ctx, reason)
 	default:
 	}
 	up := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientRunning, Task: "t", TaskState: &fleet.TaskState{State: fleet.TaskRunning}}
@@ -72,6 +75,12 @@ func (r *runner) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		return r.recordComplete(ctx, reason)
+	case reason := <-r.hold:
+		if r.linger.Load() {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return r.recordHeld(ctx, reason)
 	case err := <-r.finish:
 		return err
 	case <-ctx.Done():
@@ -81,6 +90,21 @@ func (r *runner) Run(ctx context.Context) error {
 
 func (r *runner) recordComplete(ctx context.Context, reason string) error {
 	return r.rec.Record(ctx, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientComplete, ClientDescription: reason})
+}
+
+func (r *runner) recordHeld(ctx context.Context, reason string) error {
+	down := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: r.alloc.ID, ClientStatus: fleet.ClientPending, ClientDescription: reason}
+	if err := r.rec.Record(ctx, down); err != nil {
+		return err
+	}
+	return contract.ErrHeld
+}
+
+func (r *runner) Hold(reason string) {
+	r.mu.Lock()
+	r.did = append(r.did, "hold")
+	r.mu.Unlock()
+	r.hold <- reason
 }
 
 func (r *runner) Update(a fleet.Alloc) {

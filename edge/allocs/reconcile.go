@@ -32,6 +32,9 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	failed = append(failed, a.beginStops(ctx, desired, held))
 	next, err = a.stopOverdue(ctx, desired)
 	failed = append(failed, err)
+	if _, err := a.settleHolds(ctx, desired); err != nil {
+		return 0, errors.Join(append(failed, err)...) // nothing may start that may be held
+	}
 	a.forgetNotes(desired)
 	for _, id := range sortedKeys(desired) {
 		if a.updateRunner(id, desired[id]) {
@@ -40,6 +43,12 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 		// Read the state only here: a runner records the end of its allocation before it returns.
 		s := a.cfg.Journal.States()[id]
 		if s.Terminal() {
+			continue
+		}
+		if s.Held == nil {
+			a.noteParked(id, false)
+		} else if !desired[id].Stop && (a.isParked(id) || s.ClientStatus == "" && !a.hasFolder(id)) {
+			a.noteNotRunning(id, s.Held.String())
 			continue
 		}
 		if why := held.predecessorReason(desired[id], s); why != "" {
@@ -85,6 +94,8 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 		u.stopped = true
 		a.log.Info("stopping allocation", "alloc_id", string(id), "reason", w.StopReason)
 		u.runner.Stop(w.StopReason)
+	case !w.Stop && a.cfg.Journal.States()[id].Held != nil:
+		u.updateHold(a.cfg.Journal.States()[id].Held)
 	case !w.Stop && w.Alloc.Job != nil && w.Alloc.AllocModifyIndex != u.alloc.AllocModifyIndex:
 		u.alloc = w.Alloc
 		a.keepSpec(w.Alloc)
@@ -127,7 +138,7 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	if err != nil {
 		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, err.Error())
 	}
-	if first && !w.Stop {
+	if first && !w.Stop && s.Held == nil {
 		a.watch.expectTasks(w.Alloc)
 	}
 	if !w.Stop {
@@ -154,6 +165,8 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 	if w.Stop {
 		u.skipShutdownDelay(w)
 		u.runner.Stop(w.StopReason)
+	} else {
+		u.updateHold(a.cfg.Journal.States()[id].Held)
 	}
 	a.runners.Go(func() {
 		err := u.runner.Run(ctx)
@@ -167,7 +180,9 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 // handleRunnerExit handles the return of a runner while the agent goes on. If the runner failed, it records
 // that the allocation failed. The allocation stays active until its end is recorded: it must not start again.
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
-	if s := a.cfg.Journal.States()[id]; !s.Terminal() {
+	if errors.Is(err, contract.ErrHeld) {
+		a.noteParked(id, true)
+	} else if s := a.cfg.Journal.States()[id]; !s.Terminal() {
 		why := "its runner gave up"
 		if err != nil {
 			why += ": " + err.Error()

@@ -65,7 +65,7 @@ func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 		f.runnersOf("a")[0].linger.Store(true)
 		stop := func(noDelay bool, code fleet.Code, did ...string) {
 			t.Helper()
-			if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Reason: "smoke", NoDelay: noDelay}); fleet.CodeOf(err) != code {
+			if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Person: allocs.Person{Reason: "smoke"}, NoDelay: noDelay}); fleet.CodeOf(err) != code {
 				t.Fatalf("without delay %t: %v", noDelay, err)
 			}
 			synctest.Wait()
@@ -76,10 +76,10 @@ func TestStopsOnSiteWithoutTheirDelay(t *testing.T) {
 				t.Fatalf("without delay %t: %v, want %v", noDelay, r.did, did)
 			}
 		}
-		stop(false, "", "stop")
-		stop(false, fleet.CodeConflict, "stop")
-		stop(true, "", "stop", "skip delay")
-		stop(true, fleet.CodeConflict, "stop", "skip delay")
+		stop(false, "", "hold")
+		stop(false, fleet.CodeConflict, "hold")
+		stop(true, "", "hold", "skip delay")
+		stop(true, fleet.CodeConflict, "hold", "skip delay")
 		var said []string
 		for _, row := range n.rows {
 			if row.Kind == fleet.TransitionOperator {

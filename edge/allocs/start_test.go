@@ -1,7 +1,6 @@
 package allocs_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,70 +10,160 @@ import (
 	"skerry/fleet"
 )
 
-// An allocation that was stopped on site stays stopped: its replacement does not start, also after a
-// restart of the agent, until an operator on site starts it.
-func TestStoppedOnSiteStaysStopped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n, f := newFakeJournal(), &factory{}
-		named := func(id fleet.AllocID, name string) {
-			w := want(id, 0)
-			w.Alloc.Name = name
-			n.withLock(func() { n.wants[id] = w })
-		}
-		named("a", "shop.till[0]")
-		named("b", "shop.till[1]")
-		l := mustStartAgent(t, n, f, nil)
-		<-l.Recovered()
+// onSite are the allocations of an agent, and what people on site do with them.
+type onSite struct {
+	*testing.T
+	n *fakeJournal
+	f *factory
+	l *runningAgent
+}
+
+// mustPut adds an allocation of a job's version to the desired state.
+func (o *onSite) mustPut(id fleet.AllocID, name string, version uint64, until string) {
+	w := want(id, 0)
+	w.Alloc.Name, w.Alloc.JobVersion = name, version
+	w.Alloc.Job.TaskGroups[0].LocalControl = &fleet.LocalControl{Until: until}
+	o.n.withLock(func() { o.n.wants[id] = w })
+	if o.l != nil {
+		o.l.TriggerReconcile()
 		synctest.Wait()
-		if _, _, err := l.Start(t.Context(), "a", ""); fleet.CodeOf(err) != fleet.CodeConflict {
+	}
+}
+
+// restartAgent ends the agent and starts another one.
+func (o *onSite) restartAgent() {
+	if o.l != nil {
+		o.l.stopAgent()
+	}
+	o.l = mustStartAgent(o.T, o.n, o.f, nil)
+	synctest.Wait()
+}
+
+// wantState checks how often an allocation was begun, and its client status.
+func (o *onSite) wantState(id fleet.AllocID, begun int, status string) {
+	o.Helper()
+	if got := o.n.States()[id].ClientStatus; len(o.f.runnersOf(id)) != begun || got != status {
+		o.Errorf("%s was begun %d times and is %q, want %d times and %q", id, len(o.f.runnersOf(id)), got, begun, status)
+	}
+}
+
+func (o *onSite) mustStop(id fleet.AllocID, how allocs.StopOnSite) {
+	o.Helper()
+	if err := o.l.Stop(o.Context(), id, how); err != nil {
+		o.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (o *onSite) mustStart(id fleet.AllocID, waiting int) {
+	o.Helper()
+	if _, n, err := o.l.Start(o.Context(), id, allocs.Person{By: "anna", Reason: "mended"}); err != nil || n != waiting {
+		o.Fatalf("start: %d wait, %v", n, err)
+	}
+	synctest.Wait()
+}
+
+var smoke = allocs.StopOnSite{Person: allocs.Person{By: "anna", Reason: "smoke"}}
+
+// A stop on site holds over restarts of the agent and reboots, until somebody starts the allocation again, which
+// needs no hub. A replacement that a hub sends is held too.
+func TestStopOnSiteHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+		o.mustPut("a", "shop.till[0]", 0, "")
+		o.mustPut("b", "shop.till[1]", 0, "")
+		o.restartAgent()
+		if _, _, err := o.l.Start(t.Context(), "a", allocs.Person{}); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Fatalf("start what nobody stopped: %v", err)
 		}
-		if err := l.Stop(t.Context(), "a", allocs.StopOnSite{Reason: "smoke"}); err != nil {
-			t.Fatal(err)
+		o.mustStop("a", smoke)
+		o.wantState("a", 1, fleet.ClientPending)
+		if err := o.l.Stop(t.Context(), "a", smoke); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Errorf("stop what is held: %v", err)
 		}
+		o.restartAgent()
+		o.wantState("a", 2, fleet.ClientPending) // a runner looks whether anything of it still runs
+		if did := o.f.runnersOf("a")[1].did; len(did) != 1 || did[0] != "hold" {
+			t.Errorf("after a restart of the agent the runner is told %q, want hold", did)
+		}
+		o.l.TriggerReconcile()
 		synctest.Wait()
-		named("a2", "shop.till[0]") // the replacement that the hubs send
-		named("c", "shop.till[2]")
-		mustBegin := func(id fleet.AllocID, times int) {
-			t.Helper()
-			l.TriggerReconcile()
-			synctest.Wait()
-			if got := len(f.runnersOf(id)); got != times {
-				t.Errorf("%s has begun %d times, want %d", id, got, times)
+		o.wantState("a", 2, fleet.ClientPending)
+		all, err := o.l.Status(t.Context())
+		if err != nil || !strings.Contains(all["a"].Note, "stopped on site by anna: smoke") {
+			t.Errorf("a says %q (%v)", all["a"].Note, err)
+		}
+		o.mustStart("a", 1)
+		o.wantState("a", 3, fleet.ClientRunning)
+
+		o.mustStop("a", smoke)
+		o.n.withLock(func() { // a hub replaces it
+			w := o.n.wants["a"]
+			w.Stop, w.StopReason = true, "drained"
+			o.n.wants["a"] = w
+		})
+		o.mustPut("a2", "shop.till[0]", 0, "")
+		o.wantState("a", 4, fleet.ClientComplete)
+		o.wantState("a2", 0, "")
+		o.restartAgent()
+		o.wantState("a2", 0, "")
+		o.mustStart("a2", 1)
+		o.wantState("a2", 1, fleet.ClientRunning)
+
+		o.mustStop("b", allocs.StopOnSite{MayReturn: true})
+		o.wantState("b", 3, fleet.ClientComplete)
+		o.mustPut("b2", "shop.till[1]", 0, "")
+		o.wantState("b2", 1, fleet.ClientRunning)
+	})
+}
+
+// A newer version of the job ends a hold only if it says so, whether it changes the allocation in place or replaces it.
+func TestNewerVersionsAndHolds(t *testing.T) {
+	for _, replaced := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+			o.mustPut("a", "shop.till[0]", 0, "")
+			o.restartAgent()
+			o.mustStop("a", smoke)
+			next := fleet.AllocID("a")
+			if replaced {
+				next = "a2"
+				o.n.withLock(func() {
+					w := o.n.wants["a"]
+					w.Stop = true
+					o.n.wants["a"] = w
+				})
+			}
+			o.mustPut(next, "shop.till[0]", 1, fleet.HoldUntilReleased)
+			if held := o.n.States()[next].Held; held == nil || held.By != "anna" || held.JobVersion != 0 {
+				t.Errorf("%s is held by %v, want anna", next, held)
+			}
+			o.mustPut(next, "shop.till[0]", 2, fleet.HoldUntilNextVersion)
+			if s := o.n.States()[next]; s.Held != nil || s.ClientStatus != fleet.ClientRunning {
+				t.Errorf("%s is %s, held by %v: the newer version overrules that", next, s.ClientStatus, s.Held)
+			}
+		})
+	}
+}
+
+// A job may forbid what people on site do.
+func TestForbiddenOnSite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+		w := want("a", 0)
+		w.Alloc.Job.TaskGroups[0].LocalControl = &fleet.LocalControl{Allow: []string{fleet.LocalRestart}}
+		o.n.wants["a"] = w
+		o.restartAgent()
+		_, _, started := o.l.Start(t.Context(), "a", allocs.Person{})
+		for action, err := range map[string]error{
+			"stop": o.l.Stop(t.Context(), "a", smoke), "start": started, "exec": o.l.CheckAllowed(t.Context(), "a", fleet.LocalExec),
+		} {
+			if fleet.CodeOf(err) != fleet.CodeForbidden {
+				t.Errorf("%s: %v, want that the job forbids it", action, err)
 			}
 		}
-		mustBegin("a2", 0)
-		mustBegin("c", 1)
-		all, err := l.Status(t.Context())
-		if err != nil || !strings.Contains(all["a2"].Note, "stopped on site") {
-			t.Errorf("a2 says %q (%v), want that it was stopped on site", all["a2"].Note, err)
-		}
-		l.stopAgent()
-		l = mustStartAgent(t, n, f, nil)
-		synctest.Wait()
-		mustBegin("a2", 0)
-		said := 0
-		for _, row := range n.rows {
-			if row.Alloc == "a2" && strings.HasPrefix(row.Message, "not started") {
-				said++
-			}
-		}
-		if said != 1 {
-			t.Errorf("the hubs are told %d times why a2 does not run, want once", said)
-		}
-		name, waiting, err := l.Start(t.Context(), "a2", "mended")
-		if err != nil || name != "shop.till[0]" || waiting != 1 {
-			t.Fatalf("start: %q, %d wait, %v", name, waiting, err)
-		}
-		mustBegin("a2", 1)
-		if err := l.Stop(t.Context(), "b", allocs.StopOnSite{MayReturn: true}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		named("b2", "shop.till[1]")
-		mustBegin("b2", 1)
-		if !slices.ContainsFunc(n.rows, func(row fleet.Transition) bool { return row.Message == "may run again: mended" }) {
-			t.Error("no row says that it may run again")
+		if err := o.l.Restart(t.Context(), "a", "", allocs.Person{}); err != nil {
+			t.Errorf("restart: %v", err)
 		}
 	})
 }

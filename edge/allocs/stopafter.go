@@ -103,7 +103,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 		w := desired[id]
 		alone := a.timeWithoutHub(id, away)
 		after, ok := stopAfter(w)
-		if !ok || w.Stop || states[id].Terminal() {
+		if !ok || w.Stop || states[id].Terminal() || states[id].Held != nil { // nothing of a held one runs
 			continue
 		}
 		mark = min(mark, max(finestCheckpoint, after/10))

@@ -186,7 +186,7 @@ func TestWindows(t *testing.T) {
 		}},
 		{"somebody on site waits for no window", func(s *windowTest) {
 			s.deliverReplacement(night, "new")
-			if err := s.l.Stop(s.Context(), "old", allocs.StopOnSite{Reason: "smoke"}); err != nil {
+			if err := s.l.Stop(s.Context(), "old", allocs.StopOnSite{Person: allocs.Person{Reason: "smoke"}, MayReturn: true}); err != nil {
 				s.Fatal(err)
 			}
 			synctest.Wait()

@@ -6,10 +6,14 @@ package contract
 
 import (
 	"context"
+	"errors"
 
 	"skerry/fleet"
 	"skerry/fleet/usage"
 )
+
+// ErrHeld is what Run of a Holder returns after Hold, once nothing of the allocation runs any more.
+var ErrHeld = errors.New("the allocation is held")
 
 // Recorder is the part of the journal that a runner writes to. A write returns when it is durable.
 type Recorder interface {
@@ -50,6 +54,13 @@ type Runner interface {
 type DelaySkipper interface {
 	// SkipDelay ends every shutdown_delay that has begun, and lets none begin. It may be called before Stop.
 	SkipDelay()
+}
+
+// Holder is implemented by a Runner that can end its tasks without ending the allocation.
+type Holder interface {
+	// Hold ends the tasks for the reason and lets Run return ErrHeld. It does not wait. Before Run, it makes Run
+	// recover and end what still runs, and start nothing. Another runner of the allocation starts the tasks again.
+	Hold(reason string)
 }
 
 // Execer is implemented by a Runner that can run a command beside a task.

@@ -55,13 +55,16 @@ func Reconnected(states map[fleet.AllocID]State, now Moment) []fleet.Transition 
 // restateRows returns the rows that repeat the state of allocation id: its status, its health if known, and one
 // for each task. It returns none if the state has no status.
 func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.Transition {
-	if s.ClientStatus == "" {
+	if s.ClientStatus == "" && s.Held == nil {
 		return nil
 	}
 	status := fleet.Transition{
 		Kind: fleet.TransitionAlloc, Alloc: id, ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, Message: reason,
 	}
-	ts := []fleet.Transition{status}
+	first := status
+	// Without a hold the row says that there is none: a cluster that went back may still know one.
+	first.Hold, first.Released = s.Held, s.Held == nil
+	ts := []fleet.Transition{first}
 	if s.Healthy != nil {
 		ts = append(ts, fleet.Transition{
 			Kind: fleet.TransitionHealth, Alloc: id, Healthy: s.Healthy, Deployment: s.HealthOf, Message: reason,

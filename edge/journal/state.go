@@ -24,6 +24,8 @@ type State struct {
 	// Healthy is the newest health result, for the deployment HealthOf; nil: none.
 	Healthy  *bool
 	HealthOf fleet.DeploymentID
+	// Held says that somebody on site stopped the allocation, and nobody has started it again; nil: it is not held.
+	Held *fleet.Hold
 }
 
 // Terminal reports whether the allocation has ended on this edge.
@@ -43,6 +45,12 @@ func (s State) applyTransition(t fleet.Transition) State {
 	}
 	if t.Kind == fleet.TransitionHealth && t.Healthy != nil {
 		s.Healthy, s.HealthOf = t.Healthy, t.Deployment
+	}
+	switch {
+	case t.Hold != nil:
+		s.Held = t.Hold
+	case t.Released:
+		s.Held = nil
 	}
 	if t.Task == "" || t.TaskState == nil && t.Event == nil {
 		return s
@@ -102,6 +110,16 @@ type storedState struct {
 	Seq               fleet.Seq             `cbor:"5,keyasint"`
 	Healthy           *bool                 `cbor:"6,keyasint,omitempty"`
 	HealthOf          fleet.DeploymentID    `cbor:"7,keyasint,omitempty"`
+	Held              *storedHold           `cbor:"8,keyasint,omitempty"`
+}
+
+// storedHold is fleet.Hold as stored.
+type storedHold struct {
+	By         string `cbor:"1,keyasint,omitempty"`
+	Reason     string `cbor:"2,keyasint,omitempty"`
+	Since      int64  `cbor:"3,keyasint"`
+	JobVersion uint64 `cbor:"4,keyasint"`
+	NoDelay    bool   `cbor:"5,keyasint,omitempty"`
 }
 
 // storedTask is the state of a task within a storedState. Times are UnixNano.
@@ -154,7 +172,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 func newStoredState(s State) storedState {
 	st := storedState{
 		ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq,
-		Healthy: s.Healthy, HealthOf: s.HealthOf,
+		Healthy: s.Healthy, HealthOf: s.HealthOf, Held: (*storedHold)(s.Held),
 	}
 	for name, t := range s.TaskStates {
 		task := storedTask{
@@ -179,7 +197,7 @@ func newStoredState(s State) storedState {
 func (st storedState) toAllocState() State {
 	s := State{
 		ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq,
-		Healthy: st.Healthy, HealthOf: st.HealthOf,
+		Healthy: st.Healthy, HealthOf: st.HealthOf, Held: (*fleet.Hold)(st.Held),
 	}
 	for name, t := range st.Tasks {
 		task := fleet.TaskState{

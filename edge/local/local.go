@@ -110,6 +110,8 @@ type Alloc struct {
 	// Note says why the allocation does not run, or why it still runs; "": it is as desired.
 	Note    string        `json:",omitempty"`
 	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, unless a hub answers before
+	// Held says who stopped it on site, and why; nil: nobody, or it was started again.
+	Held    *fleet.Hold `json:",omitempty"`
 	Tasks   map[string]fleet.TaskState
 	LastSeq fleet.Seq // its newest row
 	Unsent  bool      // the cluster has not acknowledged that row
@@ -121,8 +123,7 @@ type StopRequest struct {
 	Reason string
 	// NoShutdownDelay skips every shutdown_delay, also one that has begun.
 	NoShutdownDelay bool
-	// MayReturn lets the replacement that the hubs send start here; otherwise no allocation of its name starts
-	// here until Start.
+	// MayReturn ends the allocation for good, and the hubs replace it; otherwise it is held until Start.
 	MayReturn bool
 }
 

@@ -78,6 +78,7 @@ func (s *Server) Run(ctx context.Context) error {
 		Handler:           s.routeHandler(),
 		ReadHeaderTimeout: 10 * time.Second,
 		MaxHeaderBytes:    16 << 10,
+		ConnContext:       withPeer,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		ErrorLog:          slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}

@@ -261,6 +261,9 @@ func (t *task) handleExit(ctx context.Context, o outcome, live drivers.Task) err
 // journal, and the delay before the next attempt. It updates the restart window.
 func (t *task) stepsAfterExit(o outcome) ([]step, time.Duration) {
 	first := t.outcomeStep(o)
+	if t.isParked() && t.rec.Killing {
+		return []step{first, t.heldStep()}, 0
+	}
 	if t.isStopping() {
 		return []step{first, t.killedStep("Task was stopped")}, 0
 	}

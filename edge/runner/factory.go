@@ -65,6 +65,7 @@ func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recor
 		alloc:        a,
 		status:       last.ClientStatus,
 		stopped:      make(chan struct{}),
+		held:         make(chan struct{}),
 		delaySkipped: make(chan struct{}),
 		done:         make(chan struct{}),
 		reports:      make(chan report),

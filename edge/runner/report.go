@@ -68,6 +68,9 @@ func (r *Runner) journalReport(ctx context.Context, rep report) error {
 	if t.state.State == fleet.TaskDead && before.State != fleet.TaskDead {
 		r.propagateTaskEnd(t)
 	}
+	if r.isHeld() && before.State == fleet.TaskRunning && t.state.State != fleet.TaskRunning {
+		r.holdInOrder()
+	}
 	r.startReadyTasks()
 	return nil
 }
@@ -97,7 +100,7 @@ func (r *Runner) nextStatus(status, event string) (next, description string) {
 		return fleet.ClientComplete, describeComplete
 	case event == fleet.TaskLostAtReboot && status == fleet.ClientRunning:
 		return fleet.ClientPending, describeRebooted
-	case dead+running+later == len(r.tasks) && !failed && !r.isStopped():
+	case dead+running+later == len(r.tasks) && !failed && !r.isStopped() && !r.isHeld():
 		return fleet.ClientRunning, describeRunning
 	}
 	return status, ""

@@ -45,6 +45,7 @@ type Runner struct {
 	last         contract.LastState // when the runner was made
 	tasks        []*task
 	stopped      chan struct{} // closed by the first Stop
+	held         chan struct{} // closed by the first Hold
 	delaySkipped chan struct{} // closed by the first SkipDelay
 	done         chan struct{} // closed when Run has returned
 	reports      chan report   // from the tasks' goroutines to Run's
@@ -59,6 +60,7 @@ type Runner struct {
 	mu         sync.Mutex
 	alloc      fleet.Alloc         // newest version
 	stopReason string              // of the first Stop
+	holdReason string              // of the first Hold
 	attempts   map[string]*attempt // by task
 }
 
@@ -84,6 +86,9 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.runReportLoop(ctx)
 	wg.Wait()
+	if ctx.Err() == nil && !r.isTerminal() && r.hasPendingTasks() {
+		return r.recordHeld(ctx)
+	}
 	if ctx.Err() == nil && !r.isTerminal() {
 		// All tasks had ended, but the allocation's end was lost.
 		if err := r.recordEnd(ctx); err != nil {
@@ -237,8 +242,11 @@ func (r *Runner) receiveOrRestore(ctx context.Context) error {
 	if err := r.enforceMaxRun(ctx); err != nil {
 		return err
 	}
-	if r.isStopped() {
+	switch {
+	case r.isStopped():
 		r.stopInOrder()
+	case r.isHeld():
+		r.holdInOrder()
 	}
 	r.startReadyTasks()
 	return nil
@@ -263,7 +271,7 @@ func (r *Runner) readHandles(ctx context.Context) (map[string][]byte, error) {
 // max_run_duration, until all tasks' goroutines have ended.
 func (r *Runner) runReportLoop(ctx context.Context) {
 	defer r.expiry.stopTimer()
-	stopped := r.stopped
+	stopped, held := r.stopped, r.held
 	for left := len(r.tasks); left > 0; {
 		select {
 		case <-r.ended:
@@ -277,6 +285,9 @@ func (r *Runner) runReportLoop(ctx context.Context) {
 		case <-stopped:
 			stopped = nil
 			r.stopInOrder()
+		case <-held:
+			held = nil
+			r.holdInOrder()
 		}
 	}
 }
@@ -309,6 +320,8 @@ func (r *Runner) propagateTaskEnd(t *task) {
 	switch {
 	case r.isStopped():
 		r.killAll(r.whyStopped())
+	case r.isHeld():
+		r.holdInOrder()
 	case t.state.Failed:
 		r.killAll(fmt.Sprintf("Task %q failed", t.name))
 	case t.isLeader():

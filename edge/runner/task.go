@@ -176,6 +176,8 @@ func (t *task) runUntilDead(ctx context.Context) {
 		case live != nil:
 			err = t.superviseTask(ctx, live)
 			live = nil
+		case t.isParked():
+			return
 		case t.isStopping():
 			err = t.reportSteps(ctx, t.killedStep("Task was stopped and not started again"))
 		case t.isWaitingToStart():

@@ -1,6 +1,7 @@
 package swarm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,7 @@ type runner struct {
 	tasks     []string
 	last      contract.LastState
 	stopped   chan struct{} // closed by the first Stop
+	held      chan struct{} // closed by the first Hold
 	done      chan struct{} // closed when Run has returned
 	loopCalls chan loopCall
 
@@ -46,7 +48,7 @@ type loopCall struct {
 func newRunner(home *Edge, m edge.Machine, a fleet.Alloc, last contract.LastState, rec contract.Recorder) *runner {
 	r := &runner{
 		edge: home, rec: rec, mono: m.Mono, now: m.Now, id: a.ID, last: last, status: last.ClientStatus,
-		stopped: make(chan struct{}), done: make(chan struct{}), loopCalls: make(chan loopCall), states: map[string]fleet.TaskState{},
+		stopped: make(chan struct{}), held: make(chan struct{}), done: make(chan struct{}), loopCalls: make(chan loopCall), states: map[string]fleet.TaskState{},
 	}
 	if g := a.Group(); g != nil {
 		for i := range g.Tasks {
@@ -79,7 +81,12 @@ func (r *runner) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-r.stopped:
-			return r.recordTasksKilled(ctx)
+			return r.recordTasksKilled(ctx, fleet.TaskDead)
+		case <-r.held:
+			if err := r.recordTasksKilled(ctx, fleet.TaskPending); err != nil {
+				return err
+			}
+			return contract.ErrHeld
 		case a := <-r.loopCalls:
 			a.reply <- a.do(ctx)
 		case <-ctx.Done():
@@ -100,6 +107,18 @@ func (r *runner) Stop(reason string) {
 	default:
 		r.reason = reason
 		close(r.stopped)
+	}
+}
+
+// Hold makes Run end the tasks, which another runner starts again. Only the first reason counts.
+func (r *runner) Hold(reason string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	select {
+	case <-r.held:
+	default:
+		r.reason = cmp.Or(r.reason, reason)
+		close(r.held)
 	}
 }
 
@@ -190,11 +209,24 @@ func (r *runner) startOrRestoreTasks(ctx context.Context) error {
 				return err
 			}
 		}
+		if r.isHeld() {
+			continue
+		}
 		if err := r.startTask(ctx, name); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// isHeld reports whether Hold was called.
+func (r *runner) isHeld() bool {
+	select {
+	case <-r.held:
+		return true
+	default:
+		return false
+	}
 }
 
 // startTask records the start of a task and, once all tasks run, that the allocation is running.
@@ -251,12 +283,16 @@ func (r *runner) generateRows(ctx context.Context, n int) error {
 	return nil
 }
 
-// recordTasksKilled records that all tasks were killed, and that the allocation is complete.
-func (r *runner) recordTasksKilled(ctx context.Context) error {
+// recordTasksKilled records that all tasks were killed, and that the allocation is complete; with fleet.TaskPending, that
+// it is held.
+func (r *runner) recordTasksKilled(ctx context.Context, after string) error {
 	r.mu.Lock()
 	reason := r.reason
 	r.mu.Unlock()
 	for i, name := range r.tasks {
+		if after == fleet.TaskPending && !r.isTaskRunning(name) {
+			continue
+		}
 		if err := r.recordAllocRows(ctx, r.taskEventRow(name, fleet.TaskKilling, reason+": it is given 0s to end before it is killed", nil)); err != nil {
 			return err
 		}
@@ -265,9 +301,13 @@ func (r *runner) recordTasksKilled(ctx context.Context) error {
 			s.FinishedAt, s.RunningFor = &now, r.mono()-r.since
 		})
 		ended.Event.ExitCode, ended.Event.Signal = 143, 15
-		killed := r.taskEventRow(name, fleet.TaskKilled, "Task was stopped", func(s *fleet.TaskState) { s.State = fleet.TaskDead })
-		if i == len(r.tasks)-1 {
+		killed := r.taskEventRow(name, fleet.TaskKilled, "Task was stopped", func(s *fleet.TaskState) { s.State = after })
+		switch {
+		case i < len(r.tasks)-1:
+		case after == fleet.TaskDead:
 			r.setClientStatus(&killed, fleet.ClientComplete, "All tasks have completed")
+		default:
+			r.setClientStatus(&killed, fleet.ClientPending, reason)
 		}
 		if err := r.recordAllocRows(ctx, ended, killed); err != nil {
 			return err

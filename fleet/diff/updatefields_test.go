@@ -36,6 +36,7 @@ var updateOf = map[string]diff.GroupChange{
 	"TaskGroup.ReschedulePolicy": diff.GroupInPlace, "TaskGroup.Disconnect": diff.GroupInPlace, "TaskGroup.Update": diff.GroupInPlace,
 	"TaskGroup.Migrate": diff.GroupInPlace, "TaskGroup.Services": diff.GroupInPlace, "TaskGroup.Scaling": diff.GroupInPlace,
 	"TaskGroup.ShutdownDelay": diff.GroupInPlace, "TaskGroup.MaxRunDuration": diff.GroupInPlace,
+	"TaskGroup.LocalControl": diff.GroupInPlace,
 
 	"TaskGroup.Affinities": diff.GroupDestructive, "TaskGroup.Spreads": diff.GroupDestructive, "TaskGroup.EphemeralDisk": diff.GroupDestructive,
 	"TaskGroup.Networks": diff.GroupDestructive, "TaskGroup.Volumes": diff.GroupDestructive, "TaskGroup.Consul": diff.GroupDestructive,

@@ -25,6 +25,8 @@ var (
 		"replace": {"Replace", boolean}, "reconcile": {"Reconcile", text},
 	}}
 
+	localControlBlock = &block{key: "LocalControl", attrs: map[string]attribute{"allow": {"Allow", texts}, "until": {"Until", text}}}
+
 	diskBlock = &block{key: "EphemeralDisk", attrs: map[string]attribute{
 		"size": {"SizeMB", number}, "sticky": {"Sticky", boolean}, "migrate": {"Migrate", boolean},
 	}}

@@ -110,6 +110,7 @@ type inheritance struct {
 	reschedule rescheduleReader
 	update     *fleet.Update
 	migrate    *fleet.Migrate
+	local      *fleet.LocalControl
 }
 
 // readInheritance reads the policies of the job itself, which hold for its groups.
@@ -120,6 +121,7 @@ func (o *jsonObject) readInheritance(jobType string) inheritance {
 	in.reschedule.mergeReschedule(o, "Reschedule")
 	in.update = merge(o, "Update", in.update)
 	in.migrate = merge(o, "Migrate", in.migrate)
+	in.local = merge(o, "LocalControl", in.local)
 	return in
 }
 
@@ -127,7 +129,7 @@ func (o *jsonObject) readInheritance(jobType string) inheritance {
 func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) fleet.TaskGroup {
 	restart := fleet.DefaultRestart(in.jobType)
 	g := fleet.TaskGroup{Count: 1, EphemeralDisk: fleet.EphemeralDisk{SizeMB: fleet.DefaultDiskMB}, RestartPolicy: &restart}
-	o.readIntoStruct(&g, "ReschedulePolicy", "Update", "Migrate", "Tasks")
+	o.readIntoStruct(&g, "ReschedulePolicy", "Update", "Migrate", "LocalControl", "Tasks")
 	if s := g.Scaling; s != nil && s.Min != nil && !o.hasNonNullValue("Count") {
 		g.Count = *s.Min
 	}
@@ -135,6 +137,7 @@ func (in inheritance) readTaskGroup(o *jsonObject, ignored *[]string) fleet.Task
 	g.ReschedulePolicy = in.reschedule.mergedPolicy()
 	g.Update = merge(o, "Update", in.update)
 	g.Migrate = merge(o, "Migrate", in.migrate)
+	g.LocalControl = merge(o, "LocalControl", in.local)
 	*ignored = append(*ignored, o.formerDisconnect(&g)...)
 	for _, t := range o.childObjects("Tasks") {
 		g.Tasks = append(g.Tasks, readTask(t, restart, ignored))

@@ -37,6 +37,7 @@ func validateJobKind(j *fleet.Job, ps *fleet.Problems) {
 			}
 		}
 		validateGroupKind(g, ps, path, j.Type, batch)
+		validateLocalControl(g.LocalControl, ps, path+".LocalControl")
 	}
 }
 

@@ -6,8 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// isDeferredAlloc reports whether the deadline does not count an allocation: its node is away, or it
-// came back a short time ago. An allocation that failed before its node went away counts, except
+// isDeferredAlloc reports whether the deadline does not count an allocation: its node is away, it came
+// back a short time ago, or somebody on site keeps it stopped. An allocation that failed before its node went away counts, except
 // for a system job, which can be replaced only on that node.
 func (p DeploymentSnapshot) isDeferredAlloc(a *fleet.Alloc) bool {
 	switch {
@@ -16,7 +16,7 @@ func (p DeploymentSnapshot) isDeferredAlloc(a *fleet.Alloc) bool {
 	case a.ClientTerminal():
 		return p.isSystemJob() && p.Away(a.NodeID)
 	}
-	return a.ClientStatus == fleet.ClientUnknown || p.Away(a.NodeID)
+	return a.ClientStatus == fleet.ClientUnknown || p.Away(a.NodeID) || a.Held != nil
 }
 
 // hasJustReturned reports whether an allocation of an older deployment came back less than a progress

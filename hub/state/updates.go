@@ -224,6 +224,12 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
 	}
+	switch {
+	case tr.Hold != nil:
+		a.Held = tr.Hold
+	case tr.Released:
+		a.Held = nil
+	}
 	if tr.Task == "" || tr.TaskState == nil && tr.Event == nil {
 		return
 	}
@@ -294,6 +300,8 @@ func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals
 		}
 	case before.ClientStatus == fleet.ClientUnknown && after.ClientStatus != fleet.ClientUnknown:
 		w.requestEval(after.Namespace, after.JobID, fleet.TriggerReconnect, &n.Node)
+	case (before.Held == nil) != (after.Held == nil):
+		w.requestEval(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	case unblocksSystemUpdate(before, after):
 		w.requestEval(after.Namespace, after.JobID, fleet.TriggerNodeUpdate, &n.Node)
 	case t.isHealthyTooLate(before, after):

@@ -1,6 +1,7 @@
 package state_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"strings"
@@ -401,5 +402,34 @@ func TestHistoryAt(t *testing.T) {
 	}
 	if v.HistoryAt("nobody", 1) != nil {
 		t.Fatal("an allocation that does not exist has a history")
+	}
+}
+
+// A stop on site and its end reach the allocation in order, each asks for an evaluation, and a snapshot keeps the hold.
+func TestHolds(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	w.reportStatus(id, fleet.ClientRunning, ids...)
+	hold := &fleet.Hold{By: "anna", Reason: "smoke", Since: 5, JobVersion: 1}
+	w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: ids[0], Hold: hold}, statusTransition(ids[0], fleet.ClientPending))
+	w.applyRowBatches(w.unappliedBatch(id))
+	w.wantEvals("shop", fleet.TriggerNodeUpdate)
+	a, _ := w.store.View().Alloc(ids[0])
+	if a.Held == nil || *a.Held != *hold || a.ClientStatus != fleet.ClientPending {
+		t.Errorf("%s, held: %+v", a.ClientStatus, a.Held)
+	}
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
+		t.Fatal(err)
+	}
+	if a, _ := restored.View().Alloc(ids[0]); a.Held == nil || *a.Held != *hold {
+		t.Errorf("after a restore it is held: %+v", a.Held)
+	}
+	w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: ids[0], Released: true})
+	w.applyRowBatches(w.unappliedBatch(id))
+	if a, _ := w.store.View().Alloc(ids[0]); a.Held != nil {
+		t.Errorf("it was started, and is held: %+v", a.Held)
 	}
 }

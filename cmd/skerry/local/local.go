@@ -237,17 +237,16 @@ func (f *localFlags) logsCommand() *cobra.Command {
 func (f *localFlags) stopCommand() *cobra.Command {
 	var req local.StopRequest
 	c := &cobra.Command{
-		Use: "stop ALLOC", Short: "Stop an allocation, and start no replacement here until 'local start'", Args: cobra.ExactArgs(1),
-		Long: `Stop an allocation. A replacement that the hubs send does not start on this machine, also
-after a reboot, until 'local start' allows it. The hubs may start it on another edge.`,
+		Use: "stop ALLOC", Short: "Stop an allocation until 'local start'", Args: cobra.ExactArgs(1),
+		Long: `Stop an allocation. It stays stopped until 'local start', also after a reboot and with a link to the hubs,
+which do not replace it. They show who stopped it and why.`,
 		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			req.Alloc = fleet.AllocID(args[0])
 			if err := edge.Stop(ctx, req); err != nil {
 				return err
 			}
-			message := "Allocation %s is stopped. What the hubs send in its place does not start here until 'local start'; " +
-				"they may start it on another edge."
+			message := "Allocation %s is stopped until 'local start'."
 			if req.MayReturn {
 				message = "Allocation %s is stopped; the hubs may start another one in its place."
 			}
@@ -255,19 +254,18 @@ after a reboot, until 'local start' allows it. The hubs may start it on another 
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&req.Reason, "reason", "stopped on site", "reason, for the history")
+	c.Flags().StringVar(&req.Reason, "reason", "", "why: the hubs show it")
 	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also if it has begun")
-	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "let a replacement that the hubs send start here")
+	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "end the allocation for good: the hubs may start another one in its place")
 	return c
 }
 
 func (f *localFlags) startCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
-		Use: "start ALLOC", Short: "Allow the replacement of an allocation that 'local stop' has stopped", Args: cobra.ExactArgs(1),
-		Long: `Allow the replacement of an allocation that 'local stop' has stopped. ALLOC is the id of either of them.
-The stopped allocation itself does not run again: the replacement starts, at once if the hubs have sent it
-already, otherwise once the link is up.`,
+		Use: "start ALLOC", Short: "Start an allocation that 'local stop' has stopped", Args: cobra.ExactArgs(1),
+		Long: `Start an allocation that 'local stop' has stopped. It needs no link. If the hubs have ended the allocation since,
+the one that they sent in its place starts.`,
 		Example: `  skerry local start --data-dir /var/lib/skerry-edge 1d697ed5`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			s, err := edge.Start(ctx, fleet.AllocID(args[0]), reason)
@@ -276,13 +274,13 @@ already, otherwise once the link is up.`,
 			}
 			what := "It starts now."
 			if s.Waiting == 0 { // an allocation that has ended does not run again
-				what = "Nothing of that name waits here: it starts when the hubs send it, which takes a link."
+				what = "Nothing of that name is here now: it starts when the hubs send it, which takes a link."
 			}
-			f.out.Say(s, "%s may run here again. %s", s.Name, what)
+			f.out.Say(s, "%s is no longer stopped on site. %s", s.Name, what)
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "started on site", "reason, for the history")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the history")
 	return c
 }
 
@@ -303,7 +301,7 @@ func (f *localFlags) restartCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "restarted on site", "reason, for the history")
+	c.Flags().StringVar(&reason, "reason", "", "reason, for the history")
 	return c
 }
 
