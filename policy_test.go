@@ -62,6 +62,7 @@ edge/fingerprint        < fleet drivers devices
 edge/local              < fleet
 edge/files              < fleet
 edge/store              < fleet
+edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto
@@ -119,6 +120,8 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
 	"github.com/moby/moby":            {"drivers/docker"},
+	"github.com/klauspost/compress":   {"edge/artifacts"},
+	"github.com/ulikunitz/xz":         {"edge/artifacts"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},
 }
 

@@ -1,0 +1,236 @@
+package artifacts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"skerry/edge/store"
+	"skerry/fleet"
+	"skerry/internal/durable"
+)
+
+// DefaultLimits are the bounds of what one artifact unpacks to.
+var DefaultLimits = Limits{Bytes: 32 << 30, Files: 1 << 16}
+
+// fetchTimeout bounds a download, as Nomad's http_read_timeout, git_timeout and s3_timeout do.
+const fetchTimeout = 30 * time.Minute
+
+// spareDisk is what an artifact leaves free of the disk.
+const spareDisk = 64 << 20
+
+// treeName is the name of a stored folder: a tar.
+const treeName = ".tree.tar"
+
+// Config is what a Fetcher needs.
+type Config struct {
+	Store *store.Store
+	// Hidden is a folder of which no file is an artifact: the edge's own data, with its keys.
+	Hidden string
+	Limits Limits // zero: DefaultLimits
+	Now    func() time.Time
+	Log    *slog.Logger
+}
+
+// Fetcher fetches artifacts. It is safe for concurrent use.
+type Fetcher struct {
+	cfg Config
+}
+
+// NewFetcher makes a Fetcher. It does no I/O.
+func NewFetcher(cfg Config) *Fetcher {
+	if cfg.Limits == (Limits{}) {
+		cfg.Limits = DefaultLimits
+	}
+	return &Fetcher{cfg}
+}
+
+// Request is an artifact block with ${…} replaced.
+type Request struct {
+	Source   Source
+	Headers  map[string]string
+	Mode     string // fleet.ArtifactAny …
+	Insecure bool   // certificates of servers are not checked
+	// Root is a folder that nothing leaves, Dest the place below it.
+	Root string
+	Dest string
+}
+
+// Result says what became of a request.
+type Result struct {
+	Stored bool // it was in the store
+	Since  time.Time
+	Bytes  int64
+}
+
+// Fetch brings an artifact to its destination. Of its errors, fleet.CodeInvalid, CodeUnsupported and CodeForbidden
+// are about the request or the content, and come again.
+func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout,
+		fleet.Errorf(fleet.CodeTimeout, "the artifact did not arrive within %v", fetchTimeout))
+	defer cancel()
+	file, e, stored, err := f.openContent(ctx, &r)
+	if err != nil {
+		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+	}
+	err = f.placeContent(ctx, &r, file, e)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+	}
+	return Result{Stored: stored, Since: e.Stored, Bytes: e.Size}, nil
+}
+
+// openContent returns the content from the store, where it is fetched into first if it is missing. A file of the
+// edge is read again as long as it is there.
+func (f *Fetcher) openContent(ctx context.Context, r *Request) (*os.File, store.Entry, bool, error) {
+	key := r.Source.Key(r.Headers)
+	fresh := r.Source.from == fromFile && r.Source.checksum == "" && f.hasLocal(&r.Source)
+	var damage error
+	if !fresh {
+		file, e, err := f.cfg.Store.Open(ctx, key)
+		if err == nil || ctx.Err() != nil {
+			return file, e, true, err
+		}
+		damage = err
+	}
+	d, err := f.cfg.Store.Begin(ctx, key)
+	if err != nil {
+		return nil, store.Entry{}, false, err
+	}
+	if !fresh && f.cfg.Store.Has(key) { // another task was faster
+		if err := d.Suspend(); err != nil {
+			return nil, store.Entry{}, false, err
+		}
+		file, e, err := f.cfg.Store.Open(ctx, key)
+		if err == nil {
+			return file, e, true, nil
+		}
+		if d, err = f.cfg.Store.Begin(ctx, key); err != nil {
+			return nil, store.Entry{}, false, err
+		}
+	}
+	name, err := f.downloadContent(ctx, r, d)
+	if err != nil {
+		if errors.Is(damage, store.ErrDamaged) {
+			err = fmt.Errorf("%w, and %w", damage, err)
+		}
+		return nil, store.Entry{}, false, errors.Join(err, d.Suspend())
+	}
+	if _, err := d.Commit(name); err != nil {
+		return nil, store.Entry{}, false, err
+	}
+	file, e, err := f.cfg.Store.Open(ctx, key)
+	return file, e, false, err
+}
+
+// downloadContent writes the content of a source, and returns the name of it.
+func (f *Fetcher) downloadContent(ctx context.Context, r *Request, d *store.Download) (string, error) {
+	switch r.Source.from {
+	case fromFile:
+		return f.copyLocal(ctx, &r.Source, d)
+	case fromGit:
+		return treeName, f.cloneGit(ctx, r, d)
+	}
+	return r.Source.fileName(), f.getHTTP(ctx, r, d)
+}
+
+// placeContent unpacks or copies a content to its destination.
+func (f *Fetcher) placeContent(ctx context.Context, r *Request, content *os.File, e store.Entry) (err error) {
+	root, err := os.OpenRoot(r.Root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	limits := f.limitsFor(r.Root)
+	format := r.Source.archive
+	if e.Name == treeName {
+		format = "tar"
+	}
+	dest := path.Clean(r.Dest)
+	switch {
+	case isTree(format):
+		return f.placeTree(ctx, r, root, content, format, limits)
+	case r.Source.subdir != "":
+		return fleet.Errorf(fleet.CodeInvalid, "it is one file, which has no %q", r.Source.subdir).WithHint("leave out what follows //")
+	case r.Mode == fleet.ArtifactDir:
+		return fleet.Errorf(fleet.CodeInvalid, "it is one file, and mode = \"dir\" takes a folder").
+			WithHint("offer the folder as an archive, or write mode = \"file\"")
+	case r.Mode == fleet.ArtifactAny:
+		name := r.Source.fileName()
+		if format != "" && r.Source.filename == "" {
+			name = strings.TrimSuffix(name, "."+format)
+		}
+		dest = path.Join(dest, name)
+	}
+	reader, closeReader, err := decompress(format, content)
+	if format == "" {
+		reader, closeReader, err = content, func() {}, nil
+	}
+	if err != nil {
+		return badArchive(err)
+	}
+	defer closeReader()
+	if err := makeParent(root, dest); err != nil {
+		return err
+	}
+	err = writeFile(root, dest, 0o644, bounded{ctx, reader, &limits.Bytes})
+	if err != nil && format != "" {
+		return badArchive(err)
+	}
+	return err
+}
+
+// makeParent makes the folder of a file that is to be written, and removes the file itself.
+func makeParent(root *os.Root, name string) error {
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("make the folder of %s: %w", name, err)
+	}
+	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fleet.Errorf(fleet.CodeInvalid, "the destination %s cannot be replaced: %w", name, err).
+			WithHint("a folder is there: with mode = \"file\" the destination is the file itself")
+	}
+	return nil
+}
+
+// placeTree unpacks an archive into the destination, or its only file to it.
+func (f *Fetcher) placeTree(ctx context.Context, r *Request, root *os.Root, content *os.File, format string, limits Limits) (err error) {
+	t := &treeWriter{ctx: ctx, left: limits, limits: limits}
+	if r.Source.subdir != "" {
+		t.under = strings.Split(path.Clean(r.Source.subdir), "/")
+	}
+	folder := path.Clean(r.Dest)
+	if r.Mode == fleet.ArtifactFile {
+		t.single, folder = path.Base(folder), path.Dir(folder)
+	}
+	if err := root.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("make the destination %s: %w", folder, err)
+	}
+	if t.root, err = root.OpenRoot(folder); err != nil {
+		return fmt.Errorf("open the destination %s: %w", folder, err)
+	}
+	defer func() { err = errors.Join(err, t.root.Close()) }()
+	return t.unpackTree(content, format)
+}
+
+// limitsFor returns the bounds of what is written below a folder now: the disk keeps some room.
+func (f *Fetcher) limitsFor(folder string) Limits {
+	limits := f.cfg.Limits
+	if free, _, err := durable.FreeSpace(folder); err == nil {
+		limits.Bytes = min(limits.Bytes, max(free-spareDisk, 0))
+	}
+	return limits
+}
+
+// copyAll copies a reader into a download, until ctx ends.
+func copyAll(ctx context.Context, d *store.Download, r io.Reader) error {
+	left := int64(1) << 62
+	_, err := io.Copy(d, bounded{ctx, r, &left})
+	return err
+}

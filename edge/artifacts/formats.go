@@ -1,0 +1,113 @@
+package artifacts
+
+import (
+	"compress/bzip2"
+	"compress/gzip"
+	"errors"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/ulikunitz/xz"
+
+	"skerry/fleet"
+)
+
+// formats are the archives that are unpacked, by the end of a file's name; the longest that fits counts.
+var formats = map[string]string{
+	"tar": "tar", "zip": "zip",
+	"tar.gz": "tar.gz", "tgz": "tar.gz", "tar.bz2": "tar.bz2", "tbz2": "tar.bz2", "tar.xz": "tar.xz", "txz": "tar.xz",
+	"tar.zst": "tar.zst", "tzst": "tar.zst",
+	"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst",
+}
+
+// maxWindow bounds the memory that a compressed file makes its reader use.
+const maxWindow = 64 << 20
+
+// archiveFormat returns the format that the option archive asks for, or that a file's name has; "": none.
+func archiveFormat(option, name string) (string, error) {
+	switch option {
+	case "":
+		base := path.Base(name)
+		for i := strings.IndexByte(base, '.'); i >= 0; {
+			if format, ok := formats[base[i+1:]]; ok {
+				return format, nil
+			}
+			next := strings.IndexByte(base[i+1:], '.')
+			if next < 0 {
+				break
+			}
+			i += 1 + next
+		}
+		return "", nil
+	case "false", "0":
+		return "", nil
+	}
+	format, ok := formats[option]
+	if !ok {
+		return "", fleet.Errorf(fleet.CodeInvalid, "archive %q of an artifact is no known format", option).
+			WithHint("it is false, zip, tar, tar.gz, tar.bz2, tar.xz, tar.zst, gz, bz2, xz or zst")
+	}
+	return format, nil
+}
+
+// isTree reports whether a format holds files with names.
+func isTree(format string) bool { return format == "zip" || strings.HasPrefix(format, "tar") }
+
+// decompress returns a reader of what a compressed file holds; format may be that of a compressed tar.
+func decompress(format string, f *os.File) (io.Reader, func(), error) {
+	none := func() {}
+	switch strings.TrimPrefix(format, "tar.") {
+	case "gz":
+		r, err := gzip.NewReader(f)
+		return r, none, err
+	case "bz2":
+		return bzip2.NewReader(f), none, nil
+	case "xz":
+		if err := checkWindowXZ(f); err != nil {
+			return nil, none, err
+		}
+		r, err := xz.NewReader(f)
+		return r, none, err
+	case "zst":
+		r, err := zstd.NewReader(f, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
+		if err != nil {
+			return nil, none, err
+		}
+		return r, r.Close, nil
+	}
+	return f, none, nil // tar
+}
+
+// checkWindowXZ reads the header of the first block, whose dictionary the reader would make however large it is.
+func checkWindowXZ(f *os.File) error {
+	head := make([]byte, 64)
+	n, err := f.ReadAt(head, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	head = head[:n]
+	const streamHeader = 12
+	if len(head) < streamHeader+2 || head[streamHeader] == 0 {
+		return nil // no block, or no xz: its reader says so
+	}
+	flags, rest := head[streamHeader+1], head[streamHeader+2:]
+	for _, bit := range []byte{0x40, 0x80} { // sizes, which are numbers of variable length
+		for flags&bit != 0 && len(rest) > 0 {
+			more := rest[0]&0x80 != 0
+			rest = rest[1:]
+			if !more {
+				break
+			}
+		}
+	}
+	if len(rest) < 3 || rest[0] != 0x21 || rest[1] != 1 {
+		return errors.New("its filter is not LZMA2 alone")
+	}
+	if bits := uint(rest[2]); bits > 40 || uint64(2|bits&1)<<(bits/2+11) > maxWindow {
+		return errors.New("its dictionary is larger than 64 MiB")
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package artifacts
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"skerry/edge/store"
+	"skerry/fleet"
+)
+
+const (
+	dialTimeout   = 10 * time.Second
+	headerTimeout = time.Minute // for the head of an answer
+	stallTimeout  = time.Minute // without a byte of the body
+	maxRedirects  = 10
+)
+
+// errStalled ends a request whose body does not go on.
+var errStalled = fleet.Errorf(fleet.CodeTimeout, "nothing has arrived for %v", stallTimeout)
+
+// getHTTP downloads a source over http. A connection that is cut after some bytes is made again, and goes on where
+// it ended if the server allows that and the content is still the same.
+func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) error {
+	transport := &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
+		ResponseHeaderTimeout: headerTimeout, MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: r.Insecure},
+	}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
+	for {
+		before := d.Size()
+		err := f.getOnce(ctx, client, r, d)
+		if err == nil || ctx.Err() != nil || d.Size() <= before || isFinal(err) {
+			return err
+		}
+		f.cfg.Log.Info("download of an artifact was cut: going on", "source", r.Source.String(), "bytes", d.Size(), "error", err)
+	}
+}
+
+// isFinal reports whether an error comes again, whoever asks.
+func isFinal(err error) bool {
+	switch fleet.CodeOf(err) {
+	case fleet.CodeInvalid, fleet.CodeUnsupported, fleet.CodeForbidden:
+		return true
+	}
+	return false
+}
+
+// checkRedirect bounds redirects and refuses one that gives up encryption.
+func checkRedirect(req *http.Request, via []*http.Request) error {
+	if len(via) >= maxRedirects {
+		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
+	}
+	if via[len(via)-1].URL.Scheme == "https" && req.URL.Scheme != "https" {
+		return fmt.Errorf("the server redirects from https to %s", req.URL.Scheme)
+	}
+	return nil
+}
+
+// getOnce makes one request for what is missing.
+func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, d *store.Download) (err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	req, err := f.newRequest(ctx, r, d)
+	if err != nil {
+		return err
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return fmt.Errorf("it is not in reach: %w", err)
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	switch {
+	case resp.StatusCode == http.StatusPartialContent && d.Size() > 0 && startsAt(resp, d.Size()):
+	case resp.StatusCode == http.StatusOK:
+		if err := d.Restart(validatorOf(resp)); err != nil {
+			return err
+		}
+	case resp.StatusCode == http.StatusPartialContent, resp.StatusCode == http.StatusRequestedRangeNotSatisfiable:
+		if err := d.Restart(""); err != nil {
+			return err
+		}
+		return fmt.Errorf("the server does not go on where the download was cut: it answers %s", resp.Status)
+	default:
+		return fmt.Errorf("the server answers %s", resp.Status)
+	}
+	if size := d.Size() + max(resp.ContentLength, 0); size > f.cfg.Store.MaxBytes() {
+		return fleet.Errorf(fleet.CodeInvalid, "it has %d MiB, and the edge's store at most %d MiB", size>>20, f.cfg.Store.MaxBytes()>>20).
+			WithHint("start the edge with a larger --store-size")
+	}
+	stall := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
+	defer stall.Stop()
+	err = copyAll(ctx, d, alarmReader{resp.Body, stall})
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if err != nil {
+		return fmt.Errorf("the download was cut after %d bytes: %w", d.Size(), err)
+	}
+	return nil
+}
+
+// newRequest makes the request for a source, from the first byte that is missing.
+func (f *Fetcher) newRequest(ctx context.Context, r *Request, d *store.Download) (*http.Request, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Source.url.String(), nil)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "it is no address: %w", err)
+	}
+	req.Header.Set("User-Agent", "skerry")
+	for k, v := range r.Headers {
+		if strings.EqualFold(k, "Host") {
+			req.Host = v
+			continue
+		}
+		req.Header.Set(k, v)
+	}
+	if r.Source.from == fromS3 {
+		r.Source.signS3(req, f.cfg.Now())
+	}
+	if d.Size() > 0 && d.Validator() != "" {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", d.Size()))
+		req.Header.Set("If-Range", d.Validator())
+	}
+	return req, nil
+}
+
+// startsAt reports whether an answer with a part of the content begins at a byte.
+func startsAt(resp *http.Response, at int64) bool {
+	unit, bytes, _ := strings.Cut(resp.Header.Get("Content-Range"), " ")
+	first, _, _ := strings.Cut(bytes, "-")
+	n, err := strconv.ParseInt(first, 10, 64)
+	return unit == "bytes" && err == nil && n == at
+}
+
+// validatorOf returns what names this version of the content in If-Range; "": nothing does.
+func validatorOf(resp *http.Response) string {
+	if tag := resp.Header.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") && len(tag) < 1024 {
+		return tag
+	}
+	if _, err := http.ParseTime(resp.Header.Get("Last-Modified")); err == nil {
+		return resp.Header.Get("Last-Modified")
+	}
+	return ""
+}
+
+// alarmReader puts off an alarm with each byte that arrives.
+type alarmReader struct {
+	r     io.Reader
+	alarm *time.Timer
+}
+
+// Read implements io.Reader.
+func (a alarmReader) Read(p []byte) (int, error) {
+	n, err := a.r.Read(p)
+	if n > 0 {
+		a.alarm.Reset(stallTimeout)
+	}
+	return n, err
+}
