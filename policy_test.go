@@ -59,7 +59,7 @@ edge/link               < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/fingerprint        < fleet drivers devices
-edge/local              < fleet
+edge/local              < fleet edge/store
 edge/files              < fleet
 edge/store              < fleet
 edge/artifacts          < fleet drivers edge/runner edge/store
@@ -87,7 +87,7 @@ cmd/jobfile             < fleet
 cmd/edged               < fleet drivers devices edge cmd/console
 cmd/hubd                < fleet hub cmd/console
 cmd/skerry/spec         < fleet
-cmd/skerry/local        < fleet edge/local cmd/console
+cmd/skerry/local        < fleet edge/artifacts edge/local edge/store cmd/console
 cmd/skerry/command      < fleet api client cmd/console
 cmd/skerry/progress     < fleet api cmd/console
 cmd/skerry/follow       < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/edge/contract"
+	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/usage"
 )
@@ -45,6 +46,9 @@ type Config struct {
 	Mono func() time.Duration
 	Now  func() time.Time // wall clock; nil: time.Now
 
+	// StoreBytes is the bound of the store of what tasks need from elsewhere, at most a quarter of the disk; 0: the
+	// edge has no store.
+	StoreBytes      int64
 	JournalMaxBytes int64 // bound of the bytes of rows; 0: 64 MiB
 	// Reserve is the disk space in bytes that is reserved for a full disk, at most a twentieth of the
 	// disk; 0: 8 MiB; negative: none.
@@ -66,6 +70,7 @@ type Machine struct {
 	Mono    func() time.Duration // since boot, as rows have it
 	Now     func() time.Time     // wall clock: shown, never used for a decision
 	Node    func() fleet.Node    // this machine's node, as last read
+	Store   *store.Store         // nil without Config.StoreBytes
 	Log     *slog.Logger
 }
 

@@ -18,6 +18,7 @@ import (
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
+	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/internal/datadir"
@@ -38,6 +39,7 @@ const (
 	socketFile  = "local.sock"
 	allocsDir   = "allocs"
 	tasksDir    = "tasks"
+	storeDir    = "store"
 )
 
 // Edge is the edge daemon: it runs the allocations of one machine. Open makes it, Run works, Close releases it.
@@ -54,6 +56,7 @@ type Edge struct {
 	token     identity.Token // only without a certificate
 	journal   *journal.Journal
 	describer Describer
+	store     *store.Store // nil: none is configured
 	checks    *checks.Checks
 	allocs    *allocs.Allocs
 	server    *local.Server
@@ -175,8 +178,11 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
+	if err := e.openStore(); err != nil {
+		return err
+	}
 	newRunner, err := e.cfg.Runners(Machine{
-		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Log: e.log,
+		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Store: e.store, Log: e.log,
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)

@@ -205,6 +205,10 @@ const (
 	TaskRestored      = "Restored"     // found running by an agent that came back
 	TaskLostAtReboot  = "Lost At Boot" // the machine rebooted under it
 	TaskReconnected   = "Reconnected"
+	TaskTemplate      = "Template" // a template was rendered, waits for its sources, or is older than they are
+
+	TaskDownloadingArtifacts   = "Downloading Artifacts"
+	TaskFailedArtifactDownload = "Failed Artifact Download"
 )
 
 // TaskEvent is something that happened to a task.

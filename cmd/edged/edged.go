@@ -4,6 +4,7 @@
 package edged
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -21,11 +22,15 @@ import (
 	"skerry/drivers/builtin"
 	"skerry/drivers/docker"
 	"skerry/edge"
+	"skerry/edge/artifacts"
 	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
 	"skerry/edge/runner"
 	"skerry/fleet"
 )
+
+// defaultStoreMB is the size of the store for artifacts, in MB.
+const defaultStoreMB = 4096
 
 // Flags are what an edge is told on the command line.
 type Flags struct {
@@ -37,6 +42,7 @@ type Flags struct {
 	Log        console.LogFlags
 	TotalCPU   int
 	TotalMemMB int
+	StoreMB    int
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
@@ -59,6 +65,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	f.Network.addNetworkFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose logs are kept")
+	flags.IntVar(&f.StoreMB, "store-size", defaultStoreMB, "size in MB of the store for artifacts, at most a quarter of the disk")
 	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "CPU in MHz that tasks may not use")
 	flags.IntVar(&f.Reserved.MemoryMB, "reserved-memory", 0, "memory in MB that tasks may not use")
 	flags.IntVar(&f.Reserved.DiskMB, "reserved-disk", 0, "disk in MB that tasks may not use")
@@ -149,9 +156,13 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
+	if f.StoreMB < 0 {
+		return cfg, fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
+	}
+	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
-		return newRunners(m, known), nil
+		return newRunners(m, known)
 	}
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved = f.Reserved
@@ -178,10 +189,16 @@ func (f *Flags) advertisedAddress() string {
 }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver) contract.New {
-	factory := &runner.Factory{
-		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
-		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
+func newRunners(m edge.Machine, known map[string]drivers.Driver) (contract.New, error) {
+	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
+	fetcher := artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log.With("component", "artifacts")})
+	fetch, err := artifacts.NewHook(fetcher, dirs.State)
+	if err != nil {
+		return nil, err
 	}
-	return factory.NewRunner
+	factory := &runner.Factory{
+		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
+		Hooks: []runner.Hook{fetch},
+	}
+	return factory.NewRunner, nil
 }

@@ -24,7 +24,7 @@ func main() {
 	cmd.Version = version
 	cmd.SilenceUsage, cmd.SilenceErrors = true, true
 	cmd.CompletionOptions.DisableDefaultCmd = true
-	cmd.AddCommand(local.Command())
+	cmd.AddCommand(local.Command(), local.StoreCommand())
 	console.Prepare(cmd, os.Args[1:])
 	err := cmd.ExecuteContext(ctx)
 	stop()

@@ -150,8 +150,13 @@ func (f *Fetcher) placeContent(ctx context.Context, r *Request, content *os.File
 	defer func() { err = errors.Join(err, root.Close()) }()
 	limits := f.limitsFor(r.Root)
 	format := r.Source.archive
-	if e.Name == treeName {
+	switch {
+	case e.Name == treeName:
 		format = "tar"
+	case r.Source.from == fromGit: // loaded by hand
+		if format, err = archiveFormat("", e.Name); err != nil {
+			return err
+		}
 	}
 	dest := path.Clean(r.Dest)
 	switch {

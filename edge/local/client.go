@@ -136,8 +136,13 @@ type owner struct {
 // sendRequest sends a request and returns a successful response. An error of the agent is a *fleet.Error; if no
 // agent answers, it has fleet.CodeUnavailable and a hint.
 func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
+	return c.sendBody(ctx, method, path, q, nil)
+}
+
+// sendBody is sendRequest with a body.
+func (c *Client) sendBody(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), nil)
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent for %s: %w", path, err)
 	}

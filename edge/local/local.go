@@ -10,6 +10,9 @@
 //	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=&may_return=         204
 //	POST /v1/start?alloc=ID&reason=       Started
 //	POST /v1/restart?alloc=ID&task=&reason=   204
+//	GET  /v1/store                        Store
+//	PUT  /v1/store?source=&checksum=&name=    store.Entry; the body is the content
+//	DELETE /v1/store?source=              Removed
 //
 // An alloc may be a unique prefix. An error is a fleet.Error as JSON, with a 4xx or 5xx status.
 package local

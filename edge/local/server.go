@@ -148,6 +148,7 @@ func (s *Server) routeHandler() http.Handler {
 	mux.HandleFunc("POST /v1/restart", s.jsonHandler(func(r *http.Request) (any, error) {
 		return nil, s.agent.Restart(r.Context(), allocParam(r), r.FormValue("task"), r.FormValue("reason"))
 	}))
+	s.routeStore(mux)
 	mux.HandleFunc("/", s.jsonHandler(func(r *http.Request) (any, error) {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "the local API has no %s %s", r.Method, r.URL.Path)
 	}))

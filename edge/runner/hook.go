@@ -14,8 +14,9 @@ import (
 // artifacts. Its methods may be called concurrently for different tasks.
 type Hook interface {
 	Name() string
-	// Prepare is called before each attempt of a task, in the order of Factory.Hooks. It must be idempotent. An
-	// error is the failure of the start: drivers.Recoverable marks one after which the restart policy decides.
+	// Prepare is called before each attempt of a task, in the order of Factory.Hooks. It must be idempotent. ctx
+	// ends when the task is to stop. An error is the failure of the start: drivers.Recoverable marks one after
+	// which the restart policy decides.
 	Prepare(ctx context.Context, p *Preparation) error
 	// Release is called when the allocation has ended, and must be idempotent. If the agent dies before it, it
 	// is not called: a hook removes at its next start the things that belong to no allocation.
@@ -76,11 +77,22 @@ func (t *task) newPreparation(s spec) *Preparation {
 // prepareAttempt lets the hooks prepare the current attempt and returns its configuration.
 func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, error) {
 	p := t.newPreparation(s)
+	preparing, cancel := context.WithCancelCause(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel(nil)
+	wg.Go(func() {
+		select {
+		case <-t.killed: // a download may take long
+			cancel(errEnded)
+		case <-preparing.Done():
+		}
+	})
 	p.Event = func(kind, message string) error {
 		return t.reportSteps(ctx, step{event: t.newTaskEvent(kind, message)})
 	}
 	for _, h := range t.runner.factory.Hooks {
-		if err := h.Prepare(ctx, p); err != nil {
+		if err := h.Prepare(preparing, p); err != nil {
 			return drivers.TaskConfig{}, fmt.Errorf("prepare the %s of task %s: %w", h.Name(), t.name, err)
 		}
 	}

@@ -86,7 +86,8 @@ func (e Env) With(more map[string]string) Env {
 	if len(more) == 0 {
 		return e
 	}
-	vars := maps.Clone(e.vars)
+	vars := make(map[string]string, len(e.vars)+len(more))
+	maps.Copy(vars, e.vars)
 	maps.Copy(vars, more)
 	return Env{vars: vars, node: e.node}
 }

@@ -134,6 +134,14 @@ func validateArtifact(a *fleet.TaskArtifact, ps *fleet.Problems, at string) {
 	if a.GetterSource == "" {
 		ps.Add(at+".GetterSource", "an artifact needs a source")
 	}
+	if getter, _, forced := strings.Cut(a.GetterSource, "::"); forced && slices.Contains([]string{"hg", "gcs", "oci"}, getter) {
+		ps.AddHint(at+".GetterSource", "offer it over https, git or s3", "%s is not supported yet", getter)
+	}
+	for _, name := range []string{"aws_profile"} {
+		if a.GetterOptions[name] != "" {
+			ps.AddHint(at+".GetterOptions."+name, "write aws_access_key_id and aws_access_key_secret", "%s is not supported yet", name)
+		}
+	}
 	checkOneOf(ps, at+".GetterMode", "it is any, file or dir", "unknown mode", a.GetterMode,
 		fleet.ArtifactAny, fleet.ArtifactFile, fleet.ArtifactDir)
 	if escapesFolder("task", a.RelativeDest) {

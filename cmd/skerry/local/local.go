@@ -33,22 +33,25 @@ type localFlags struct {
 // Command is skerry local.
 func Command() *cobra.Command {
 	var f localFlags
-	c := &cobra.Command{
-		Use: "local", Short: "Look after this edge on site, with no hub in reach",
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if err := console.CompleteFlags(cmd.Flags(), os.Environ()); err != nil {
-				return err
-			}
-			return f.out.Open(cmd.OutOrStdout())
-		},
+	c := &cobra.Command{Use: "local", Short: "Look after this edge on site, with no hub in reach"}
+	f.addLocalFlags(c)
+	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand(), f.storeCommand())
+	return c
+}
+
+// addLocalFlags adds the flags of all local commands to c and those below it.
+func (f *localFlags) addLocalFlags(c *cobra.Command) {
+	c.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := console.CompleteFlags(cmd.Flags(), os.Environ()); err != nil {
+			return err
+		}
+		return f.out.Open(cmd.OutOrStdout())
 	}
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.dataDir, "data-dir", "", "data directory of the edge (required unless --socket is given)")
 	flags.StringVar(&f.socket, "socket", "", "socket of the edge (default: "+socketName+" in its data directory)")
 	f.out.AddJSONFlag(flags)
 	console.AddConfigFlag(flags)
-	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand())
-	return c
 }
 
 // runLocal makes a command of a function that asks the edge.

@@ -1,0 +1,258 @@
+package artifacts
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"skerry/drivers"
+	"skerry/edge/runner"
+	"skerry/edge/store"
+	"skerry/fleet"
+	"skerry/internal/durable"
+)
+
+// markFile is the name of the file, beside a task's attempts, that says which artifacts are done.
+const (
+	markFile    = "artifacts"
+	markVersion = 1
+	maxMark     = 4 << 10
+)
+
+// doneMark is the content of markFile.
+type doneMark struct {
+	Version int
+	Digest  string // of the artifact blocks
+}
+
+// Hook fetches the artifacts of a task before its first attempt. It implements runner.Hook.
+type Hook struct {
+	fetcher *Fetcher
+}
+
+// NewHook makes the hook, and lets the contents be evicted of allocations that have no folder below state, the
+// runners' folder of state: they ended while no agent ran.
+func NewHook(f *Fetcher, state string) (*Hook, error) {
+	for _, alloc := range f.cfg.Store.PinnedAllocs() {
+		if _, err := os.Stat(filepath.Join(state, string(alloc))); !errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err := f.cfg.Store.Unpin(alloc); err != nil {
+			return nil, err
+		}
+	}
+	return &Hook{fetcher: f}, nil
+}
+
+// Name implements runner.Hook.
+func (h *Hook) Name() string { return "artifacts" }
+
+// Prepare implements runner.Hook: it fetches what is not done yet, and journals events as Nomad has them.
+func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
+	if len(p.Task.Artifacts) == 0 {
+		return nil
+	}
+	digest, err := digestOf(p.Task.Artifacts)
+	if err != nil {
+		return err
+	}
+	mark := filepath.Join(filepath.Dir(p.Config.StateDir), markFile)
+	again := readMark(mark) == digest
+	todo, err := h.requestsOf(p, again)
+	if err != nil {
+		return errors.Join(err, p.Event(fleet.TaskFailedArtifactDownload, err.Error()))
+	}
+	if len(todo) == 0 {
+		return nil
+	}
+	if err := p.Event(fleet.TaskDownloadingArtifacts, "Client is downloading artifacts"); err != nil {
+		return err
+	}
+	if err := h.fetchAll(ctx, p, todo); err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if event := p.Event(fleet.TaskFailedArtifactDownload, err.Error()); event != nil {
+			return event
+		}
+		switch {
+		case again: // a folder in memory was lost: the task had its artifacts once, and is not kept from its start
+			return nil
+		case isFinal(err):
+			return err
+		}
+		return drivers.Recoverable(err)
+	}
+	if again {
+		return nil
+	}
+	return drivers.Recoverable(writeMark(mark, digest, p.Config.Dir))
+}
+
+// Release implements runner.Hook: the store may evict what the allocation needed.
+func (h *Hook) Release(_ context.Context, a fleet.Alloc) error {
+	return h.fetcher.cfg.Store.Unpin(a.ID)
+}
+
+// pending is an artifact that is to be fetched.
+type pending struct {
+	request Request
+	chown   bool
+}
+
+// requestsOf returns the artifacts that are to be fetched. again says that all were done once: then only those in
+// the secrets folder are, which may lie in memory, and only if they are gone.
+func (h *Hook) requestsOf(p *runner.Preparation, again bool) ([]pending, error) {
+	var todo []pending
+	for i := range p.Task.Artifacts {
+		r, err := requestOf(p, &p.Task.Artifacts[i])
+		if err != nil {
+			return nil, fmt.Errorf("artifact %d of task %s: %w", i+1, p.Task.Name, err)
+		}
+		if again && (!isBelow(r.Dest, filepath.ToSlash(filepath.Join(p.Task.Name, "secrets"))) || holdsFiles(filepath.Join(r.Root, r.Dest))) {
+			continue
+		}
+		todo = append(todo, pending{r, p.Task.Artifacts[i].Chown})
+	}
+	return todo, nil
+}
+
+// fetchAll pins the contents first, so that one does not evict another.
+func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pending) error {
+	keys := make([]store.Key, len(todo))
+	for i := range todo {
+		keys[i] = todo[i].request.Source.Key(todo[i].request.Headers)
+	}
+	if err := h.fetcher.cfg.Store.Pin(p.Alloc.ID, keys...); err != nil {
+		return err
+	}
+	for _, t := range todo {
+		r, err := h.fetcher.Fetch(ctx, t.request)
+		if err == nil && t.chown {
+			err = chownTree(t.request.Root, t.request.Dest, p.Config.User)
+		}
+		if err != nil {
+			return err
+		}
+		if r.Stored {
+			message := fmt.Sprintf("%s is taken from the edge's store, where it is since %s", t.request.Source.String(), r.Since.UTC().Format(time.RFC3339))
+			if err := p.Event(fleet.TaskDownloadingArtifacts, message); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// requestOf makes the request of an artifact block, with ${…} replaced.
+func requestOf(p *runner.Preparation, a *fleet.TaskArtifact) (Request, error) {
+	options := make(map[string]string, len(a.GetterOptions))
+	for k, v := range a.GetterOptions {
+		options[k] = p.Replace(v)
+	}
+	source, err := ParseSource(p.Replace(a.GetterSource), options)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{Source: source, Mode: a.GetterMode, Insecure: a.GetterInsecure, Root: filepath.Dir(p.Config.Dir)}
+	if r.Mode == "" {
+		r.Mode = fleet.ArtifactAny
+	}
+	if len(a.GetterHeaders) > 0 {
+		r.Headers = make(map[string]string, len(a.GetterHeaders))
+		for k, v := range a.GetterHeaders {
+			r.Headers[k] = p.Replace(v)
+		}
+	}
+	r.Dest, err = Destination(p, a.RelativeDest, "local")
+	return r, err
+}
+
+// Destination returns the place of a file of a task below its allocation's folder, from a destination of the job
+// file with ${…} in it; fallback is that for "". A place outside is a fleet.CodeInvalid.
+func Destination(p *runner.Preparation, destination, fallback string) (string, error) {
+	name := filepath.ToSlash(p.Replace(destination))
+	if name == "" {
+		name = fallback
+	}
+	below := p.Task.Name
+	for _, at := range [][2]string{
+		{p.Config.AllocDir, "alloc"}, {p.Config.LocalDir, p.Task.Name + "/local"}, {p.Config.SecretsDir, p.Task.Name + "/secrets"},
+		{p.Folders.AllocDir, "alloc"}, {p.Folders.TaskDir, p.Task.Name + "/local"}, {p.Folders.SecretsDir, p.Task.Name + "/secrets"},
+	} {
+		if rest, ok := strings.CutPrefix(name, filepath.ToSlash(at[0])); ok && at[0] != "" && (rest == "" || rest[0] == '/') {
+			below, name = at[1], rest
+			break
+		}
+	}
+	dest := path.Join(below, name)
+	if !filepath.IsLocal(filepath.FromSlash(dest)) {
+		return "", fleet.Errorf(fleet.CodeInvalid, "the destination %q lies outside of the allocation's folder", destination)
+	}
+	return dest, nil
+}
+
+// isBelow reports whether a place is a folder or lies in it.
+func isBelow(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
+
+// holdsFiles reports whether a file is there, or a folder with something in it.
+func holdsFiles(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil || !info.IsDir() {
+		return err == nil
+	}
+	list, err := os.ReadDir(path)
+	return err == nil && len(list) > 0
+}
+
+// digestOf returns a hash of artifact blocks: what it was made of is done, or it is not.
+func digestOf(list []fleet.TaskArtifact) (string, error) {
+	text, err := json.Marshal(list)
+	if err != nil {
+		return "", fmt.Errorf("encode artifacts: %w", err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// readMark returns the digest of the artifacts that are done; "": none are.
+func readMark(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	var m doneMark
+	if json.NewDecoder(io.LimitReader(f, maxMark)).Decode(&m) != nil || m.Version != markVersion {
+		return ""
+	}
+	return m.Digest
+}
+
+// writeMark records that the artifacts are done, after their files are on the disk.
+func writeMark(path, digest, folder string) error {
+	text, err := json.Marshal(doneMark{markVersion, digest})
+	if err != nil {
+		return fmt.Errorf("record the artifacts: %w", err)
+	}
+	if err := flushFolder(filepath.Dir(folder)); err != nil {
+		return fmt.Errorf("flush the artifacts: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("record the artifacts: %w", err)
+	}
+	if err := durable.Replace(path, text, 0o600); err != nil {
+		return fmt.Errorf("record the artifacts: %w", err)
+	}
+	return nil
+}
