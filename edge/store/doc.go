@@ -16,5 +16,6 @@
 // again when it is first used after a start of the agent. So neither a loss of power nor a flipped bit makes a task
 // run with a damaged content: the entry is dropped and fetched again.
 //
-// The store holds at most Config.MaxBytes. What no allocation pins is evicted, the least recently used first.
+// The store holds at most Config.MaxBytes. What no allocation pins is evicted, the least recently used first; what
+// was loaded by hand stays until it is removed by hand.
 package store

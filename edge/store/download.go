@@ -92,7 +92,10 @@ func (d *Download) Restart(validator string) error {
 func (d *Download) Write(p []byte) (int, error) {
 	s := d.store
 	s.mu.Lock()
-	err := s.makeRoom(int64(len(p)))
+	err := s.errFull()
+	if d.size+int64(len(p)) <= s.cfg.MaxBytes { // evict nothing for what never fits
+		err = s.makeRoom(int64(len(p)))
+	}
 	s.mu.Unlock()
 	if err != nil {
 		return 0, err

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,7 +123,7 @@ func (s *Store) usedBytes() int64 {
 }
 
 // makeRoom evicts what nobody needs until size more bytes fit: downloads that nobody goes on with, then the
-// entries that were not used for the longest time. The caller has the lock.
+// entries that were not used for the longest time. What was loaded by hand stays. The caller has the lock.
 func (s *Store) makeRoom(size int64) error {
 	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
 		return nil
@@ -140,12 +141,12 @@ func (s *Store) makeRoom(size int64) error {
 			pinned[id] = true
 		}
 	}
-	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return int(s.uses[a] - s.uses[b]) })
+	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return cmp.Compare(s.uses[a], s.uses[b]) })
 	for _, id := range oldest {
 		if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
 			return nil
 		}
-		if !pinned[id] {
+		if !pinned[id] && !s.entries[id].Loaded {
 			if err := s.removeEntry(id); err != nil {
 				return err
 			}
@@ -154,6 +155,11 @@ func (s *Store) makeRoom(size int64) error {
 	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
 		return nil
 	}
-	return fleet.Errorf(fleet.CodeUnavailable, "the store is full: of its %d MiB, %d MiB are needed by allocations on this edge",
-		s.cfg.MaxBytes>>20, s.usedBytes()>>20).WithHint("start the edge with a larger --store-size")
+	return s.errFull()
+}
+
+// errFull is the error of a content that does not fit. The caller has the lock.
+func (s *Store) errFull() error {
+	return fleet.Errorf(fleet.CodeUnavailable, "the store is full: of its %d MiB, %d MiB are needed by allocations on this edge, or were loaded by hand",
+		s.cfg.MaxBytes>>20, s.usedBytes()>>20).WithHint("start the edge with a larger --store-size, or run 'local store remove'")
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -144,7 +145,7 @@ func (s *Store) List() []Listed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]Listed, 0, len(s.entries))
-	ids := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return int(s.uses[b] - s.uses[a]) })
+	ids := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return cmp.Compare(s.uses[b], s.uses[a]) })
 	for _, id := range ids {
 		l := Listed{Entry: s.entries[id]}
 		l.Key.Options = nil
