@@ -1,0 +1,128 @@
+package cgroup
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseMounts(t *testing.T) {
+	const hybrid = `30 24 0:26 / /sys/fs/cgroup ro,nosuid - tmpfs tmpfs ro,mode=755
+31 30 0:27 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw
+33 30 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
+34 30 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
+35 30 0:31 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+`
+	h := parseMounts(hybrid)
+	if h.Version() != "v1" || h.legacy["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || len(h.legacy) != 3 {
+		t.Errorf("hybrid: %+v", h)
+	}
+	if g := h.Group("a/b"); g.Unified != "" || g.Legacy["memory"] != "/sys/fs/cgroup/memory/skerry/a_b" || len(g.listFolders()) != 2 {
+		t.Errorf("group: %+v", g)
+	}
+	h = parseMounts("31 30 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+	if g := h.Group("x"); h.Version() != "v2" || g.Unified != "/sys/fs/cgroup/skerry/x" || g.Legacy != nil {
+		t.Errorf("v2: %+v %+v", h, g)
+	}
+	if h := parseMounts("garbage\n - \n"); h.Version() != "none" || h.Probe() == nil {
+		t.Errorf("none: %+v", h)
+	}
+}
+
+func TestWeight(t *testing.T) {
+	for shares, want := range map[int]int{0: 1, 2: 1, 1024: 39, 262144: 10000, 1 << 30: 10000} {
+		if got := weight(shares); got != want {
+			t.Errorf("shares %d: weight %d, want %d", shares, got, want)
+		}
+	}
+}
+
+// A unified cgroup gets its controllers in its parents, and its limits.
+func TestCreateUnified(t *testing.T) {
+	root := t.TempDir()
+	dir := filepath.Join(root, parent, "x")
+	mustMakeFiles(t, root, "cgroup.subtree_control")
+	mustMakeFiles(t, filepath.Dir(dir), "cgroup.subtree_control")
+	mustMakeFiles(t, dir, "cpu.weight", "memory.max", "memory.low", "memory.swap.max", "pids.max", "memory.events")
+	g := Hierarchy{unified: root}.Group("x")
+	if err := g.Create(Limits{CPUShares: 1024, Memory: 64 << 20, SoftMemory: 32 << 20, PIDs: 9}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"cpu.weight": "39", "memory.max": "67108864", "memory.low": "33554432", "memory.swap.max": "0", "pids.max": "9"} {
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(b) != want {
+			t.Errorf("%s: %q, %v, want %q", name, b, err, want)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "memory.events"), []byte("low 0\noom 2\noom_kill 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := g.OOMKills(); n != 1 {
+		t.Errorf("%d kills", n)
+	}
+}
+
+func mustMakeFiles(tb testing.TB, dir string, names ...string) {
+	tb.Helper()
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		tb.Fatal(err)
+	}
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// A cgroup of this machine takes a process, lists and kills it, and is removed.
+func TestGroup(t *testing.T) {
+	h, err := Find()
+	if err == nil {
+		err = h.Probe()
+	}
+	if err != nil {
+		t.Skipf("this machine: %v", err)
+	}
+	g := h.Group(fmt.Sprintf("test-%d", os.Getpid()))
+	if err := g.Create(Limits{CPUShares: 200, Memory: 32 << 20, PIDs: 50}); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	if pids := g.Processes(); !slices.Equal(pids, []int{cmd.Process.Pid}) {
+		t.Errorf("processes %v, want %d", pids, cmd.Process.Pid)
+	}
+	if in, err := g.Of(cmd.Process.Pid, h); err != nil || !slices.Equal(in.listFolders(), g.listFolders()) {
+		t.Errorf("it is in %v, %v, want %v", in.listFolders(), err, g.listFolders())
+	}
+	g.Kill()
+	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("it ended with %v", err)
+	}
+	if err := g.Remove(); err != nil {
+		t.Error(err)
+	}
+	if err := g.Remove(); err != nil {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func FuzzParseMounts(f *testing.F) {
+	f.Add("33 30 0:29 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu")
+	f.Add(" - ")
+	f.Fuzz(func(t *testing.T, s string) {
+		for controller, dir := range parseMounts(s).legacy {
+			if !slices.Contains(controllers, controller) || dir == "" {
+				t.Errorf("%q: %s at %q", s, controller, dir)
+			}
+		}
+	})
+}
