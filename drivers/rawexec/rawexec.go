@@ -1,6 +1,6 @@
-// Package rawexec is the driver "raw_exec": a task is a process of the agent's user, without isolation. Edges run
-// it; hubs check config blocks with it. Package supervised runs the process; this package starts no goroutine and
-// stores nothing.
+// Package rawexec is the driver "raw_exec": a task is a process of the machine without isolation, in a cgroup of its
+// own where there are cgroups. Edges run it; hubs check config blocks with it. Package supervised runs the process;
+// this package starts no goroutine and stores nothing.
 package rawexec
 
 import (
@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"skerry/drivers"
 	"skerry/drivers/options"
@@ -23,13 +25,19 @@ type Config struct {
 	// BootID is the kernel's boot id; "": read from the kernel.
 	BootID string
 	Log    *slog.Logger
+	// DeniedEnv are variables of the agent's environment that no task gets, beside the agent's own settings.
+	DeniedEnv []string
 }
 
 // New makes the driver. It starts nothing.
 func New(cfg Config) (*supervised.Driver, error) {
+	p := planner{deniedEnv: slices.Clone(cfg.DeniedEnv)}
 	return supervised.New(supervised.Config{
-		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: buildProcess,
-		Capabilities: drivers.Capabilities{FSIsolation: drivers.FSNone, Networks: []string{fleet.NetworkHost}},
+		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Users: true, Check: Check, Build: p.planTask, Fingerprint: fingerprint,
+		Capabilities: drivers.Capabilities{
+			FSIsolation: drivers.FSNone,
+			Networks:    []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
+		},
 	})
 }
 
@@ -37,13 +45,17 @@ func New(cfg Config) (*supervised.Driver, error) {
 type settings struct {
 	command string
 	args    []string
+	workDir string
 }
 
 // parseSettings reads a task's config block. The error names everything that is wrong with it.
 func parseSettings(config map[string]any) (settings, error) {
 	r := options.Read(config)
-	s := settings{command: r.RequiredText("command"), args: r.Texts("args")}
-	return s, r.Err(Name, "it takes command (a string) and args (a list of strings)")
+	s := settings{command: r.RequiredText("command"), args: r.Texts("args"), workDir: r.Text("work_dir")}
+	if s.workDir != "" && !filepath.IsAbs(s.workDir) {
+		r.Refuse("work_dir must be an absolute path, not %q", s.workDir)
+	}
+	return s, r.Err(Name, "it takes command (a string), args (a list of strings) and work_dir (an absolute path)")
 }
 
 // Check returns an error for a config block that works on no machine: without a command, with an unknown key,
@@ -53,16 +65,42 @@ func Check(config map[string]any) error {
 	return err
 }
 
-// buildProcess returns the process of a task: its command with the environment of the agent and of the task.
-func buildProcess(_ context.Context, cfg drivers.TaskConfig) (supervised.Process, error) {
+// fingerprint reports that the driver works, and whether its tasks have cgroups.
+func fingerprint(context.Context) fleet.DriverInfo {
+	info := fleet.DriverInfo{
+		Detected: true, Healthy: true, HealthDescription: "Healthy",
+		Attributes: map[string]string{"driver." + Name: "1"},
+	}
+	if kind, err := supervised.CgroupVersion(); err != nil {
+		info.HealthDescription = fmt.Sprintf("Healthy, but memory and CPU of its tasks are not limited: %v", err)
+	} else {
+		info.Attributes["driver."+Name+".cgroups"] = kind
+	}
+	return info
+}
+
+// planner makes the processes of tasks.
+type planner struct{ deniedEnv []string }
+
+// planTask returns the process of a task: its command with the environment of the agent and of the task.
+func (p planner) planTask(_ context.Context, cfg drivers.TaskConfig) (supervised.Process, error) {
 	s, err := parseSettings(cfg.Config)
 	if err != nil {
 		return supervised.Process{}, err
 	}
-	env := supervised.Environment(os.Environ(), cfg.Env)
+	env := supervised.Environment(os.Environ(), cfg.Env, p.deniedEnv...)
 	path, err := supervised.FindProgram(s.command, cfg.Dir, env)
 	if err != nil {
 		return supervised.Process{}, fmt.Errorf("find command: %w", err)
 	}
-	return supervised.Process{Path: path, Argv: append([]string{s.command}, s.args...), Env: env, Dir: cfg.Dir}, nil
+	process := supervised.Process{
+		Path: path, Argv: append([]string{s.command}, s.args...), Env: env, Dir: cfg.Dir, Namespace: cfg.Network.Namespace,
+	}
+	if s.workDir != "" {
+		process.Dir = s.workDir
+	}
+	if err := process.UseUser(cfg); err != nil {
+		return supervised.Process{}, err
+	}
+	return process, process.UseCgroup(cfg)
 }

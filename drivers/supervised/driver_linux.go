@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -154,8 +155,15 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 	if _, err := drivers.ParseSignal(cfg.KillSignal); err != nil {
 		return err
 	}
+	if cfg.User != "" && !d.cfg.Users {
+		return fleet.Errorf(fleet.CodeInvalid, "run as user %q: tasks of the driver %s have no user", cfg.User, d.cfg.Name).
+			WithHint("leave out user")
+	}
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make state folder: %w", err)
+	}
+	if err := d.removeContainerOfEarlierBoot(cfg.StateDir); err != nil {
+		return err
 	}
 	defer func() {
 		if err != nil {
@@ -179,6 +187,22 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 		return err
 	}
 	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
+}
+
+// removeContainerOfEarlierBoot removes what an OCI runtime has stored of the task's container before a reboot. The
+// processes that it names do not exist any more.
+func (d *Driver) removeContainerOfEarlierBoot(dir string) error {
+	var old spec
+	if readRecord(dir, specFile, &old) != nil || old.Container == nil || old.BootID == d.bootID {
+		return nil
+	}
+	if !strings.HasPrefix(old.Container.Root, dir+"/") {
+		return nil // a copied folder names that of the original
+	}
+	if err := os.RemoveAll(old.Container.Root); err != nil {
+		return fmt.Errorf("remove container of an earlier boot: %w", err)
+	}
+	return nil
 }
 
 // ensureSupervisor starts a supervisor for a state folder without one. It returns when the supervisor has

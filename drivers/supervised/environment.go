@@ -51,14 +51,14 @@ var withheld = []string{
 	"JOURNAL_STREAM", "INVOCATION_ID", "GOMAXPROCS", "GOGC", "GOMEMLIMIT", "GODEBUG", "GOTRACEBACK",
 }
 
-// Environment returns the agent's environment without the withheld variables, overlaid with the task's,
-// sorted.
-func Environment(agent []string, task map[string]string) []string {
+// Environment returns the agent's environment without the withheld and the denied variables, overlaid with the
+// task's, sorted.
+func Environment(agent []string, task map[string]string, denied ...string) []string {
 	merged := make(map[string]string, len(agent)+len(task))
 next:
 	for _, kv := range agent {
 		k, v, ok := strings.Cut(kv, "=")
-		if !ok || k == "" {
+		if !ok || k == "" || slices.Contains(denied, k) {
 			continue
 		}
 		for _, w := range withheld {

@@ -27,10 +27,27 @@ const terminal = "TERM=xterm"
 // group are killed.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
-	cmd, err := t.buildCommand(x)
+	var sp spec
+	if err := readRecord(t.dir, specFile, &sp); err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
+	}
+	for _, s := range x.Command {
+		if strings.ContainsRune(s, 0) {
+			return 0, fleet.Errorf(fleet.CodeInvalid, "the command contains a NUL byte")
+		}
+	}
+	if sp.Container != nil {
+		return t.execInContainer(ctx, sp.Container, x)
+	}
+	cmd, err := sp.buildCommand(x)
 	if err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}
+	return t.runCommand(ctx, cmd, x, func() error { return sp.startBeside(cmd) })
+}
+
+// runCommand connects a command with the client, starts it by start and returns its exit code when it has ended.
+func (t *task) runCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec, start func() error) (int, error) {
 	open := connectPipes
 	if x.TTY {
 		open = connectTerminal
@@ -39,7 +56,7 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("run a command beside task %s: %w", t.id, err)
 	}
-	err = cmd.Start()
+	err = start()
 	ends.closeCommandFiles()
 	if err != nil {
 		ends.closeAgentFiles()
@@ -48,28 +65,35 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	return ends.serveCommand(ctx, cmd, x)
 }
 
-// buildCommand makes the command of x with the folder and environment of the task. It starts nothing.
-func (t *task) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
-	var sp spec
-	if err := readRecord(t.dir, specFile, &sp); err != nil {
-		return nil, err
-	}
-	for _, s := range x.Command {
-		if strings.ContainsRune(s, 0) {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "the command contains a NUL byte")
-		}
-	}
+// buildCommand makes the command of x with the folder, environment and user of the task. It starts nothing.
+func (sp *spec) buildCommand(x fleet.Exec) (*exec.Cmd, error) {
 	path, err := FindProgram(x.Command[0], sp.Dir, sp.Env)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err)
 	}
-	if x.TTY && lookupEnv(sp.Env, "TERM") == "" {
-		sp.Env = append(sp.Env, terminal)
+	env := sp.Env
+	if x.TTY && lookupEnv(env, "TERM") == "" {
+		env = append(env, terminal)
 	}
 	return &exec.Cmd{
-		Path: path, Args: x.Command, Env: sp.Env, Dir: sp.Dir,
-		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL},
+		Path: path, Args: x.Command, Env: env, Dir: sp.Dir,
+		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL, Credential: sp.User.processCredential()},
 	}, nil
+}
+
+// startBeside starts a command in the network namespace and the cgroup of the task.
+func (sp *spec) startBeside(cmd *exec.Cmd) error {
+	if err := inNetworkNamespace(sp.Namespace, cmd.Start); err != nil {
+		return err
+	}
+	if sp.Cgroup == nil {
+		return nil
+	}
+	if err := sp.Cgroup.Add(cmd.Process.Pid); err != nil && !errors.Is(err, unix.ESRCH) && !errors.Is(err, os.ErrNotExist) {
+		_ = cmd.Process.Kill()
+		return errors.Join(err, cmd.Wait())
+	}
+	return nil
 }
 
 // execStreams are the ends of the pipes, or of the terminal, of a command.

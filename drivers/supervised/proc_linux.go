@@ -133,6 +133,10 @@ func markerOf(dir string) (string, error) {
 	return fmt.Sprintf("%s=%d:%d", markerVariable, device, inode), err
 }
 
+// Marker returns the environment variable, with its value, that a container of a state folder's task must have, so
+// that its processes are found if its supervisor was killed.
+func Marker(stateDir string) (string, error) { return markerOf(stateDir) }
+
 // maxEnviron bounds what is read of a process's environment.
 const maxEnviron = 1 << 20
 

@@ -23,9 +23,17 @@ const (
 	stderrFile = "supervisor.log"
 )
 
-// recordVersion is the version of all three records. Later releases must read it, because tasks survive
-// an upgrade of the agent.
-const recordVersion = 1
+// recordVersion is the version of all three records. Later releases read all versions, because tasks survive
+// an upgrade of the agent. Version 2 has a user, a namespace, a cgroup and a container in the spec.
+const recordVersion = 2
+
+// checkVersion returns an error for a record of a version that this release does not know.
+func checkVersion(version int) error {
+	if version < 1 || version > recordVersion {
+		return fmt.Errorf("version %d is not known", version)
+	}
+	return nil
+}
 
 // maxRecord bounds a record in bytes.
 const maxRecord = 8 << 20
@@ -117,21 +125,22 @@ func decodeIdentity(b []byte) (identity, error) {
 
 // validateRecord returns an error for an unknown version and for values that a supervisor cannot use.
 func (s *spec) validateRecord() error {
+	if err := checkVersion(s.Version); err != nil {
+		return err
+	}
 	switch {
-	case s.Version != recordVersion:
-		return fmt.Errorf("version %d is not known", s.Version)
 	case s.TaskID == "" || s.Path == "" || len(s.Argv) == 0 || s.LogName == "":
 		return errors.New("a field is missing")
 	case s.LogFiles < 1 || s.LogFileBytes < 1:
 		return errors.New("logs are not bounded")
 	}
-	return nil
+	return s.Container.validateContainer()
 }
 
 // validateRecord returns an error for an unknown version and for a pid that cannot be that of a task.
 func (t *taskRecord) validateRecord() error {
-	if t.Version != recordVersion {
-		return fmt.Errorf("version %d is not known", t.Version)
+	if err := checkVersion(t.Version); err != nil {
+		return err
 	}
 	// A negative pid, 0 or 1 would signal a process group, our own, or all processes.
 	if t.PID <= 1 || t.Start == 0 {
@@ -142,10 +151,7 @@ func (t *taskRecord) validateRecord() error {
 
 // validateRecord returns an error for an unknown version.
 func (e *exitRecord) validateRecord() error {
-	if e.Version != recordVersion {
-		return fmt.Errorf("version %d is not known", e.Version)
-	}
-	return nil
+	return checkVersion(e.Version)
 }
 
 // decodeRecord decodes one of the three records and validates it. Each error wraps errNoRecord.

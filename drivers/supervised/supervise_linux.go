@@ -169,12 +169,14 @@ func (s *supervisor) lockAndStartTask() (release func(), err error) {
 // record.
 func (s *supervisor) findOrStart() error {
 	if err := readRecord(s.dir, taskFile, &s.task); err == nil {
+		s.startAdoptedContainer()
 		return nil
 	}
 	id, found := s.findUnrecordedTask()
 	if !found {
 		var err error
 		if id, err = s.startTaskProcess(); err != nil {
+			s.removeContainerAndCgroup()
 			return err
 		}
 		s.isParent = true
@@ -189,12 +191,15 @@ func (s *supervisor) findOrStart() error {
 		_ = unix.Kill(-id.PID, unix.SIGKILL)
 		return err
 	}
-	return nil
+	return s.startContainer()
 }
 
 // findUnrecordedTask finds a task whose supervisor was killed between the start and the record: the leader of a
 // session that has the task's output open.
 func (s *supervisor) findUnrecordedTask() (identity, bool) {
+	if s.spec.Container != nil {
+		return identity{}, false // it was not started yet, and is made again
+	}
 	for _, pid := range outputHolders(s.dir) {
 		if st, err := readStat(pid); err == nil && st.session == pid && st.state != 'Z' {
 			return identity{BootID: s.spec.BootID, PID: pid, Start: st.start}, true
@@ -226,13 +231,14 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 		defer unix.Close(fd)
 		files = append(files, uintptr(fd))
 	}
-	marker, err := markerOf(s.dir)
-	if err != nil {
+	if err := s.giveOutputs(files[1:]); err != nil {
 		return identity{}, err
 	}
-	pid, err := syscall.ForkExec(s.spec.Path, s.spec.Argv, &syscall.ProcAttr{
-		Dir: s.spec.Dir, Env: append(s.spec.Env, marker), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
+	launch := s.forkTask
+	if s.spec.Container != nil {
+		launch = s.createContainer
+	}
+	pid, err := launch(files)
 	if err != nil {
 		return identity{}, fmt.Errorf("start %s: %w", s.spec.Path, err)
 	}
@@ -315,6 +321,7 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 		if s.task.isAlive() {
 			return exit, false
 		}
+		exit.OOM = s.wasKilledForMemory(int(unix.SIGKILL))
 		exit.Code, exit.Err = -1, "lost: the task's supervisor was killed, so the exit code is not known"
 		return exit, true
 	}
@@ -338,6 +345,7 @@ func (s *supervisor) pollTaskExit() (exitRecord, bool) {
 			exit.Signal = int(status.Signal())
 			exit.Code = 128 + exit.Signal
 		}
+		exit.OOM = s.wasKilledForMemory(exit.Code - 128)
 		return exit, true
 	}
 }
@@ -356,6 +364,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 		}
 		<-time.After(time.Millisecond)
 	}
+	s.removeContainerAndCgroup()
 	close(s.done)
 	_ = s.control.Close() // no commands are executed any more
 	for _, o := range s.outputs {
@@ -381,11 +390,12 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 
 // remainingProcesses returns the processes that the task left running after its main process.
 func (s *supervisor) remainingProcesses() []member {
+	found := s.cgroupMembers()
 	if s.isParent {
-		return childrenOf(os.Getpid())
+		return append(found, childrenOf(os.Getpid())...)
 	}
 	// An adopted task is not a child, so its orphans are not either.
-	return membersOf(s.dir, s.task.identity)
+	return append(found, membersOf(s.dir, s.task.identity)...)
 }
 
 // wasInterrupted reports whether the supervisor itself was told to end, by a signal that it has handled or one

@@ -63,16 +63,10 @@ type Config struct {
 	Build func(ctx context.Context, cfg drivers.TaskConfig) (Process, error)
 	// Capabilities is what the driver's tasks can be given.
 	Capabilities drivers.Capabilities
+	// Users says that Build heeds the user of a task; otherwise a task with one does not start.
+	Users bool
 	// Fingerprint returns whether the driver works on this machine; nil: it does.
 	Fingerprint func(ctx context.Context) fleet.DriverInfo
-}
-
-// Process is a process to run. Its supervisor reads it from the state folder, so that it holds only data.
-type Process struct {
-	Path string   `json:"path"` // of the program, absolute
-	Argv []string `json:"argv"` // with the program's name first
-	Env  []string `json:"env"`  // NAME=value
-	Dir  string   `json:"dir"`  // working directory, absolute
 }
 
 // Driver runs tasks as supervised processes. It implements drivers.Driver. A driver that does more than that

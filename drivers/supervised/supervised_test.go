@@ -2,11 +2,8 @@ package supervised_test
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -49,8 +46,8 @@ func newHarness(tb testing.TB) drivertest.Harness {
 		Name:      driverName,
 		NewDriver: func() drivers.Driver { return mustDriver(tb, bootID) },
 		Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
-		Config:    script,
-		Starts:    starts,
+		Config:    drivertest.Shell,
+		Starts:    drivertest.ShellStarts,
 		Logs:      true,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},
@@ -72,37 +69,6 @@ func mustDriver(tb testing.TB, bootID string) *supervised.Driver {
 		tb.Fatal(err)
 	}
 	return d
-}
-
-// script returns a shell script with the behaviour b. It records its start after its traps are set.
-func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
-	var lines []string
-	if b.Ignore != "" {
-		lines = append(lines, fmt.Sprintf("trap '' %s", strings.TrimPrefix(b.Ignore, "SIG")))
-	}
-	if b.Print != "" {
-		lines = append(lines, fmt.Sprintf("echo '%s'", b.Print))
-	}
-	if b.PrintErr != "" {
-		lines = append(lines, fmt.Sprintf("echo '%s' >&2", b.PrintErr))
-	}
-	lines = append(lines, "echo started >> starts")
-	switch {
-	case b.RunFor == drivertest.Forever:
-		lines = append(lines, "while :; do sleep 1; done")
-	case b.RunFor > 0:
-		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
-	}
-	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
-	return map[string]any{"command": "/bin/sh", "args": []any{"-c", strings.Join(lines, "\n")}}
-}
-
-func starts(cfg drivers.TaskConfig) int {
-	b, err := os.ReadFile(filepath.Join(cfg.Dir, "starts"))
-	if err != nil {
-		return 0
-	}
-	return strings.Count(string(b), "started")
 }
 
 // eventually polls until ok, or fails with the last state.

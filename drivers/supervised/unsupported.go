@@ -4,6 +4,7 @@ package supervised
 
 import (
 	"context"
+	"errors"
 
 	"skerry/drivers"
 	"skerry/fleet"
@@ -32,3 +33,15 @@ func (d *Driver) Recover(context.Context, drivers.TaskConfig, drivers.Handle) (d
 
 // runSupervisor fails: no driver starts a supervisor on this system.
 func runSupervisor(string) int { return 1 }
+
+// Marker returns an error: the driver does not work on this system.
+func Marker(string) (string, error) { return "", errors.ErrUnsupported }
+
+// UseUser returns an error: the driver does not work on this system.
+func (p *Process) UseUser(drivers.TaskConfig) error { return errors.ErrUnsupported }
+
+// UseCgroup returns an error: the driver does not work on this system.
+func (p *Process) UseCgroup(drivers.TaskConfig) error { return errors.ErrUnsupported }
+
+// CgroupVersion returns an error: there are no cgroups on this system.
+func CgroupVersion() (string, error) { return "", errors.ErrUnsupported }

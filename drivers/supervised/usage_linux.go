@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +22,12 @@ const clockTick = time.Second / 100
 // maxStatus bounds what is read of /proc/PID/status.
 const maxStatus = 64 << 10
 
-// Consumed returns what each of the task's processes has used since its start: its main process, those in its
-// session, and their descendants. An ended task is a fleet.CodeConflict.
+// Consumed returns what each of the task's processes has used since its start: those in its cgroup, its main
+// process, those in its session, and their descendants. An ended task is a fleet.CodeConflict.
 func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	var rec taskRecord
-	if err := readRecord(t.dir, taskFile, &rec); err != nil {
+	var sp spec
+	if err := errors.Join(readRecord(t.dir, taskFile, &rec), readRecord(t.dir, specFile, &sp)); err != nil {
 		return nil, fmt.Errorf("measure task %s: %w", t.id, err)
 	}
 	if !rec.isAlive() {
@@ -36,9 +39,13 @@ func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 			all[pid] = s
 		}
 	}
+	var grouped []int
+	if sp.Cgroup != nil {
+		grouped = sp.Cgroup.Processes()
+	}
 	var out []fleet.Consumed
 	for pid, s := range all {
-		if !belongsToTask(all, rec.PID, pid) {
+		if !slices.Contains(grouped, pid) && !belongsToTask(all, rec.PID, pid) {
 			continue
 		}
 		out = append(out, fleet.Consumed{

@@ -50,7 +50,6 @@ var unsupported = []struct {
 	{"volume block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Volumes"}},
 	{"volume_mount block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Tasks.VolumeMounts"}},
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
-	{"user", "leave it out: tasks run as the user of their edge's agent", []string{"TaskGroups.Tasks.User"}},
 	{"template block", "leave it out, and configure the task with env, or with a file that a prestart task writes", []string{"TaskGroups.Tasks.Templates"}},
 	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
 	{"consul block", "leave it out: there is no Consul here", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},

@@ -18,7 +18,7 @@ var unsupportedExamples = map[string]string{
 	"Networks": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
-	"User": `"nobody"`, "Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
+	"Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,

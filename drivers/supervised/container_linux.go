@@ -1,0 +1,226 @@
+package supervised
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Files of a state folder that only containers have.
+const (
+	runtimeLog = "runtime.log" // messages of the runtime's last command
+	pidFile    = "container.pid"
+	holdFIFO   = "hold" // input of the first process of the PID namespace, which has no end
+)
+
+const (
+	// runtimeTimeout bounds a command of the runtime.
+	runtimeTimeout = 2 * time.Minute
+	// maxRuntimeLog bounds what is read of the runtime's messages.
+	maxRuntimeLog = 64 << 10
+)
+
+// createContainer makes the task's container, which runs nothing yet, and returns the pid of its process. The process
+// becomes a child of the supervisor when the runtime's command has ended.
+func (s *supervisor) createContainer(files []uintptr) (int, error) {
+	c := s.spec.Container
+	// An earlier supervisor may have been killed before it recorded its container.
+	if err := s.deleteContainer(); err != nil {
+		return 0, err
+	}
+	if c.PIDNamespace != "" {
+		if err := s.makePIDNamespace(); err != nil {
+			return 0, err
+		}
+	}
+	record := filepath.Join(s.dir, pidFile)
+	if err := os.Remove(record); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("remove pid of an earlier container: %w", err)
+	}
+	if err := s.runRuntime(files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID); err != nil {
+		return 0, err
+	}
+	b, err := os.ReadFile(record)
+	if err != nil {
+		return 0, fmt.Errorf("read pid of container: %w", err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 {
+		return 0, fmt.Errorf("read pid of container: %q is none", b)
+	}
+	return pid, nil
+}
+
+// holder is the first process of a task's PID namespace: it waits for ever, and the kernel reaps its children.
+const holder = "trap '' CHLD HUP INT TERM; exec cat"
+
+// makePIDNamespace starts the first process of a PID namespace and links the namespace where the bundle expects it.
+func (s *supervisor) makePIDNamespace() error {
+	path := filepath.Join(s.dir, holdFIFO)
+	if err := unix.Mkfifo(path, 0o600); err != nil && !errors.Is(err, fs.ErrExist) {
+		return fmt.Errorf("make FIFO %s: %w", holdFIFO, err)
+	}
+	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("open FIFO %s: %w", holdFIFO, err)
+	}
+	defer unix.Close(fd)
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", os.DevNull, err)
+	}
+	defer null.Close()
+	marker, err := markerOf(s.dir)
+	if err != nil {
+		return err
+	}
+	pid, err := syscall.ForkExec("/bin/sh", []string{"sh", "-c", holder}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"PATH=/usr/bin:/bin", marker}, Files: []uintptr{uintptr(fd), null.Fd(), null.Fd()},
+		Sys: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWPID},
+	})
+	if err != nil {
+		return fmt.Errorf("make PID namespace: %w", err)
+	}
+	link := s.spec.Container.PIDNamespace
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("link PID namespace: %w", err)
+	}
+	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/pid", pid), link); err != nil {
+		return fmt.Errorf("link PID namespace: %w", err)
+	}
+	return nil
+}
+
+// startContainer starts the program of the container that createContainer made. It does nothing for a task without
+// a container.
+func (s *supervisor) startContainer() error {
+	if s.spec.Container == nil {
+		return nil
+	}
+	err := s.runRuntime(nil, "start", s.spec.Container.ID)
+	if err == nil {
+		return nil
+	}
+	_ = unix.Kill(s.task.PID, unix.SIGKILL) // it may have ended
+	s.removeContainerAndCgroup()
+	if removed := os.Remove(filepath.Join(s.dir, taskFile)); removed != nil {
+		err = errors.Join(err, fmt.Errorf("remove record: %w", removed))
+	}
+	return err
+}
+
+// startAdoptedContainer starts the program of a container whose supervisor was killed between the record and the
+// start. Without a program it would wait for ever, so it is killed if it cannot start.
+func (s *supervisor) startAdoptedContainer() {
+	c := s.spec.Container
+	if c == nil || !s.task.isAlive() {
+		return
+	}
+	out, err := exec.Command(c.Runtime, "--root", c.Root, "state", c.ID).Output()
+	var state struct {
+		Status string `json:"status"`
+	}
+	if err != nil || json.Unmarshal(out, &state) != nil || state.Status != "created" {
+		return
+	}
+	if err := s.runRuntime(nil, "start", c.ID); err != nil {
+		fmt.Fprintln(os.Stderr, "supervise task:", err)
+		_ = unix.Kill(s.task.PID, unix.SIGKILL)
+	}
+}
+
+// deleteContainer ends the task's container, removes its state and cgroup, and ends its PID namespace. It may not
+// exist.
+func (s *supervisor) deleteContainer() error {
+	c := s.spec.Container
+	var err error
+	if _, missing := os.Stat(filepath.Join(c.Root, c.ID)); missing == nil {
+		err = s.runRuntime(nil, "delete", "--force", c.ID)
+	}
+	if c.PIDNamespace == "" {
+		return err
+	}
+	if removed := os.Remove(c.PIDNamespace); errors.Is(removed, fs.ErrNotExist) {
+		return err
+	}
+	for _, m := range append(membersOf(s.dir, identity{}), childrenOf(os.Getpid())...) {
+		_ = signalProcess(m.pid, m.start, unix.SIGKILL)
+	}
+	return err
+}
+
+// runRuntime runs a command of the runtime with files as its input and outputs (nil: none). The error has the
+// runtime's own message.
+func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
+	c := s.spec.Container
+	ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout)
+	defer cancel()
+	log := filepath.Join(s.dir, runtimeLog)
+	if err := os.Remove(log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the runtime's log: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, c.Runtime, append([]string{"--root", c.Root, "--log", log, "--log-format", "json"}, args...)...)
+	cmd.Dir = "/"
+	cmd.Env = []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}
+	if files != nil {
+		var opened []*os.File
+		for _, fd := range files {
+			dup, err := unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+			if err != nil {
+				return fmt.Errorf("run %s: %w", args[0], err)
+			}
+			opened = append(opened, os.NewFile(uintptr(dup), "output"))
+		}
+		defer closeAll(opened)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = opened[0], opened[1], opened[2]
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("%s %s: %w", filepath.Base(c.Runtime), args[0], runtimeError(log, err))
+	}
+	return nil
+}
+
+// runtimeError returns the last error in a runtime's log, or err if there is none.
+func runtimeError(log string, err error) error {
+	if message := lastRuntimeError(log); message != "" {
+		return errors.New(message)
+	}
+	return err
+}
+
+// lastRuntimeError returns the last error in a runtime's log; "": none.
+func lastRuntimeError(log string) string {
+	f, err := os.Open(log)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxRuntimeLog))
+	if err != nil {
+		return ""
+	}
+	message := ""
+	for line := range bytes.Lines(b) {
+		var entry struct {
+			Level   string `json:"level"`
+			Message string `json:"msg"`
+		}
+		if json.Unmarshal(line, &entry) == nil && entry.Level == "error" {
+			message = entry.Message
+		}
+	}
+	return message
+}

@@ -1,0 +1,110 @@
+package supervised
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/fleet"
+)
+
+// Files of the folder of one command in a container.
+const (
+	execProcess = "process.json"
+	execPID     = "pid"
+	execLog     = "log"
+)
+
+// execInContainer runs a command in the task's container with the user, environment and restrictions of the task,
+// and returns its exit code. It ends with ctx. If the agent dies, it ends with the container at the latest.
+func (t *task) execInContainer(ctx context.Context, c *Container, x fleet.Exec) (int, error) {
+	dir, err := os.MkdirTemp(t.dir, "exec-")
+	if err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // the state folder is removed at last
+	process, err := c.readProcess()
+	if err == nil {
+		err = writeExecProcess(filepath.Join(dir, execProcess), process, x)
+	}
+	if err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
+	}
+	log, pid := filepath.Join(dir, execLog), filepath.Join(dir, execPID)
+	args := []string{c.Runtime, "--root", c.Root, "--log", log, "--log-format", "json", "exec", "--process", filepath.Join(dir, execProcess), "--pid-file", pid}
+	if x.TTY {
+		args = append(args, "--tty")
+	}
+	cmd := &exec.Cmd{
+		Path: c.Runtime, Args: append(args, c.ID), Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", terminal}, Dir: "/",
+		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL},
+	}
+	code, err := t.runCommand(ctx, cmd, x, cmd.Start)
+	killSessionOf(pid)
+	if message := lastRuntimeError(log); err == nil && code != 0 && message != "" {
+		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %s", message)
+	}
+	return code, err
+}
+
+// readProcess reads the process of the container from its bundle.
+func (c *Container) readProcess() (map[string]any, error) {
+	f, err := os.Open(filepath.Join(c.Bundle, "config.json"))
+	if err != nil {
+		return nil, fmt.Errorf("open bundle: %w", err)
+	}
+	defer f.Close()
+	var bundle struct {
+		Process map[string]any `json:"process"`
+	}
+	if err := json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&bundle); err != nil {
+		return nil, fmt.Errorf("read bundle: %w", err)
+	}
+	if bundle.Process == nil {
+		return nil, fmt.Errorf("read bundle %s: it has no process", c.Bundle)
+	}
+	return bundle.Process, nil
+}
+
+// writeExecProcess writes the process of a command: that of the container with other arguments.
+func writeExecProcess(path string, process map[string]any, x fleet.Exec) error {
+	process["args"], process["terminal"] = x.Command, x.TTY
+	env, _ := process["env"].([]any)
+	hasTerm := slices.ContainsFunc(env, func(v any) bool { s, _ := v.(string); return strings.HasPrefix(s, "TERM=") })
+	if x.TTY && !hasTerm {
+		process["env"] = append(slices.Clone(env), terminal)
+	}
+	b, err := json.Marshal(process)
+	if err != nil {
+		return fmt.Errorf("encode process: %w", err)
+	}
+	if err := os.WriteFile(path, b, 0o600); err != nil {
+		return fmt.Errorf("write process: %w", err)
+	}
+	return nil
+}
+
+// killSessionOf kills the process that leads a session, and the group that it leads. A runtime that is killed
+// leaves its command running.
+func killSessionOf(record string) {
+	b, err := os.ReadFile(record)
+	if err != nil {
+		return // it was never started
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil || pid <= 1 {
+		return
+	}
+	if s, err := readStat(pid); err == nil && s.session == pid {
+		_ = unix.Kill(-pid, unix.SIGKILL) // it may have ended
+	}
+}

@@ -1,0 +1,161 @@
+package supervised
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"skerry/drivers/cgroup"
+)
+
+// forkTask starts the task's program in its session, cgroup and network namespace and as its user, and returns its
+// pid.
+func (s *supervisor) forkTask(files []uintptr) (pid int, err error) {
+	marker, err := markerOf(s.dir)
+	if err != nil {
+		return 0, err
+	}
+	leave, err := s.enterCgroup()
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	err = inNetworkNamespace(s.spec.Namespace, func() error {
+		pid, err = syscall.ForkExec(s.spec.Path, s.spec.Argv, &syscall.ProcAttr{
+			Dir: s.spec.Dir, Env: append(s.spec.Env, marker), Files: files,
+			Sys: &syscall.SysProcAttr{Setsid: true, Credential: s.spec.User.processCredential()},
+		})
+		return err
+	})
+	return pid, err
+}
+
+// processCredential returns the user for a new process; nil: that of the agent.
+func (u *User) processCredential() *syscall.Credential {
+	if u == nil {
+		return nil
+	}
+	return &syscall.Credential{Uid: u.UID, Gid: u.GID, Groups: u.Groups}
+}
+
+// giveOutputs makes the task's user the owner of its output FIFOs, so that it can open /dev/stdout.
+func (s *supervisor) giveOutputs(outputs []uintptr) error {
+	if s.spec.User == nil {
+		return nil
+	}
+	for _, fd := range outputs {
+		if err := unix.Fchown(int(fd), int(s.spec.User.UID), int(s.spec.User.GID)); err != nil {
+			return fmt.Errorf("give output to user %d: %w", s.spec.User.UID, err)
+		}
+	}
+	return nil
+}
+
+// enterCgroup makes the task's cgroup and moves this process into it, so that the task begins in it. leave moves
+// this process back.
+func (s *supervisor) enterCgroup() (leave func(), err error) {
+	c := s.spec.Cgroup
+	if c == nil {
+		return func() {}, nil
+	}
+	mounts, err := cgroup.Find()
+	if err != nil {
+		return nil, err
+	}
+	before, err := c.Of(os.Getpid(), mounts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Create(c.Limits); err != nil {
+		return nil, err
+	}
+	leave = func() {
+		if err := before.Add(os.Getpid()); err != nil {
+			fmt.Fprintln(os.Stderr, "supervise task:", err)
+		}
+	}
+	if err := c.Add(os.Getpid()); err != nil {
+		leave()
+		return nil, err
+	}
+	return leave, nil
+}
+
+// inNetworkNamespace calls call on a thread that is in the network namespace at path ("": the present one). A
+// process that call starts is in it too.
+func inNetworkNamespace(path string, call func() error) error {
+	if path == "" {
+		return call()
+	}
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		home, err := os.Open("/proc/thread-self/ns/net")
+		if err != nil {
+			done <- fmt.Errorf("open network namespace: %w", err)
+			return
+		}
+		defer home.Close()
+		if err := enterNetworkNamespace(path); err != nil {
+			done <- err
+			return
+		}
+		err = call()
+		if unix.Setns(int(home.Fd()), unix.CLONE_NEWNET) == nil {
+			runtime.UnlockOSThread() // otherwise the thread ends with this goroutine
+		}
+		done <- err
+	}()
+	return <-done
+}
+
+// enterNetworkNamespace moves the present thread into a network namespace.
+func enterNetworkNamespace(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("open network namespace: %w", err)
+	}
+	err = unix.Setns(int(f.Fd()), unix.CLONE_NEWNET)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", path, err)
+	}
+	return nil
+}
+
+// cgroupMembers returns the processes in the task's cgroup.
+func (s *supervisor) cgroupMembers() []member {
+	if s.spec.Cgroup == nil {
+		return nil
+	}
+	var found []member
+	for _, pid := range s.spec.Cgroup.Processes() {
+		if st, err := readStat(pid); err == nil && st.state != 'Z' && pid != os.Getpid() {
+			found = append(found, member{pid, st.start})
+		}
+	}
+	return found
+}
+
+// wasKilledForMemory reports whether a task that a signal ended was killed by the kernel for want of memory. A
+// shell passes the signal of its last command on as an exit code.
+func (s *supervisor) wasKilledForMemory(signal int) bool {
+	return s.spec.Cgroup != nil && signal == int(unix.SIGKILL) && s.spec.Cgroup.OOMKills() > 0
+}
+
+// removeContainerAndCgroup removes what the task leaves behind besides its processes and files.
+func (s *supervisor) removeContainerAndCgroup() {
+	var err error
+	switch {
+	case s.spec.Container != nil:
+		err = s.deleteContainer()
+	case s.spec.Cgroup != nil:
+		err = s.spec.Cgroup.Remove()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "supervise task:", err)
+	}
+}

@@ -1,0 +1,151 @@
+package supervised
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"skerry/drivers"
+	"skerry/drivers/cgroup"
+	"skerry/fleet"
+)
+
+// Process is a process to run. Its supervisor reads it from the state folder, so that it holds only data.
+type Process struct {
+	Path string   `json:"path"` // of the program, absolute
+	Argv []string `json:"argv"` // with the program's name first
+	Env  []string `json:"env"`  // NAME=value
+	Dir  string   `json:"dir"`  // working directory, absolute
+	// User runs the process; nil: the agent's.
+	User *User `json:"user,omitempty"`
+	// Namespace is the path of a network namespace that the process joins; "": the supervisor's.
+	Namespace string `json:"namespace,omitempty"`
+	// Cgroup holds the process and all that it starts; nil: none.
+	Cgroup *Cgroup `json:"cgroup,omitempty"`
+	// Container runs the process in a container; nil: in none. The bundle then says what runs, as which user and in
+	// which namespaces; of the fields above, only User and Cgroup count.
+	Container *Container `json:"container,omitempty"`
+}
+
+// User is the user and the groups of a process.
+type User struct {
+	UID    uint32   `json:"uid"`
+	GID    uint32   `json:"gid"`
+	Groups []uint32 `json:"groups,omitempty"`
+	Home   string   `json:"-"`
+	Name   string   `json:"-"`
+}
+
+// Cgroup is the cgroup of a task. The supervisor makes it with its limits, unless the task is a container, whose
+// runtime does that.
+type Cgroup struct {
+	cgroup.Group
+	Limits cgroup.Limits `json:"limits"`
+}
+
+// Container is a container of an OCI runtime.
+type Container struct {
+	Runtime string `json:"runtime"` // path of the runtime's program, such as crun or runc
+	Root    string `json:"root"`    // folder in which the runtime keeps its state
+	Bundle  string `json:"bundle"`  // folder with config.json
+	ID      string `json:"id"`
+	// PIDNamespace is the path of a symbolic link that the supervisor makes to the PID namespace of the container,
+	// as the bundle names it; "": the container has the machine's PIDs. Its first process is not the task, so
+	// that signals have their usual effect on the task.
+	PIDNamespace string `json:"pid_namespace,omitempty"`
+}
+
+// validateContainer returns an error for a container that a supervisor cannot run.
+func (c *Container) validateContainer() error {
+	if c == nil {
+		return nil
+	}
+	if !filepath.IsAbs(c.Runtime) || !filepath.IsAbs(c.Root) || !filepath.IsAbs(c.Bundle) || c.ID == "" {
+		return errors.New("a field of the container is missing")
+	}
+	return nil
+}
+
+// FindUser returns a user of the machine, by name or number, with its groups.
+func FindUser(name string) (*User, error) {
+	u, err := user.Lookup(name)
+	if err != nil {
+		if u, err = user.LookupId(name); err != nil {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "find user %q: this machine has no such user", name).
+				WithHint("name a user of the edge's /etc/passwd")
+		}
+	}
+	out := &User{Home: u.HomeDir, Name: u.Username}
+	if out.UID, err = parseID(u.Uid); err != nil {
+		return nil, fmt.Errorf("find user %q: %w", name, err)
+	}
+	if out.GID, err = parseID(u.Gid); err != nil {
+		return nil, fmt.Errorf("find user %q: %w", name, err)
+	}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return nil, fmt.Errorf("find groups of user %q: %w", name, err)
+	}
+	for _, group := range groups {
+		gid, err := parseID(group)
+		if err != nil {
+			return nil, fmt.Errorf("find groups of user %q: %w", name, err)
+		}
+		out.Groups = append(out.Groups, gid)
+	}
+	return out, nil
+}
+
+// parseID parses the number of a user or group.
+func parseID(s string) (uint32, error) {
+	n, err := strconv.ParseUint(s, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("parse id: %w", err)
+	}
+	return uint32(n), nil
+}
+
+// LimitsOf returns the limits of a task's cgroup: cpu and memory, memory_max and cores as in Nomad.
+func LimitsOf(cfg drivers.TaskConfig) cgroup.Limits {
+	r := cfg.Resources
+	l := cgroup.Limits{CPUShares: r.CPU, Memory: int64(r.MemoryMB) << 20}
+	if r.Cores > 0 {
+		l.CPUs = cfg.Env[coresVariable]
+	}
+	if r.MemoryMaxMB != 0 {
+		l.Memory, l.SoftMemory = max(int64(r.MemoryMaxMB)<<20, 0), l.Memory // -1: no limit
+	}
+	return l
+}
+
+// coresVariable is the variable of a task's environment with the cores that it was given, such as 0-1,3.
+const coresVariable = "NOMAD_CPU_CORES"
+
+const (
+	// searchable is the permission to pass through a folder without seeing its names.
+	searchable = 0o011
+	// agentFolders is how many folders above a task's folder are the agent's: the allocation's, that of all
+	// allocations, and the data directory.
+	agentFolders = 3
+)
+
+// letPass lets all users pass the agent's folders above the folder of a task.
+func letPass(dir string) error {
+	for range agentFolders {
+		dir = filepath.Dir(dir)
+		info, err := os.Stat(dir)
+		if err != nil {
+			return fmt.Errorf("open folder to users: %w", err)
+		}
+		if info.Mode().Perm()&searchable == searchable {
+			continue
+		}
+		if err := os.Chmod(dir, info.Mode().Perm()|searchable); err != nil {
+			return fmt.Errorf("open folder to users: %w", err)
+		}
+	}
+	return nil
+}
