@@ -120,6 +120,8 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},
 	"github.com/moby/moby":            {"drivers/docker"},
+	"github.com/moby/profiles":        {"drivers/oci"},
+	"github.com/opencontainers":       {"drivers/oci"},
 	"github.com/klauspost/compress":   {"edge/artifacts"},
 	"github.com/ulikunitz/xz":         {"edge/artifacts"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},

@@ -1,0 +1,157 @@
+// Package oci runs tasks in containers of an OCI runtime on the machine (crun or runc), without a daemon. It makes
+// the bundle of a task from host folders; the supervisor of package supervised creates, starts and deletes the
+// container. The drivers exec and java call it.
+//
+// It starts no goroutine. It persists a task's bundle (config.json, resolv.conf, hosts) in the task's state folder.
+package oci
+
+import (
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// Modes of a task's PID and IPC namespaces.
+const (
+	ModePrivate = "private"
+	ModeHost    = "host"
+)
+
+// DefaultUser runs tasks that name no user.
+const DefaultUser = "nobody"
+
+// runtimes are the programs of OCI runtimes, the preferred first.
+var runtimes = []string{"crun", "runc"}
+
+// DefaultChroot returns the folders of the machine that a task sees, read-only. Missing ones are left out.
+func DefaultChroot() map[string]string {
+	folders := make(map[string]string)
+	for _, dir := range []string{"/bin", "/etc", "/lib", "/lib32", "/lib64", "/sbin", "/usr"} {
+		folders[dir] = dir
+	}
+	return folders
+}
+
+// Config of an Isolation.
+type Config struct {
+	// Runtime is the program of the OCI runtime; "": crun, otherwise runc.
+	Runtime string
+	// Chroot are the folders and files of the machine that tasks see, read-only: path on the machine -> path in the
+	// task. Empty: DefaultChroot.
+	Chroot map[string]string
+}
+
+// Isolation makes containers of tasks.
+type Isolation struct {
+	runtime string
+	chroot  map[string]string
+}
+
+// New makes an Isolation. It starts nothing.
+func New(cfg Config) (*Isolation, error) {
+	if cfg.Runtime != "" && !filepath.IsAbs(cfg.Runtime) {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "OCI runtime %q: not an absolute path", cfg.Runtime)
+	}
+	if len(cfg.Chroot) == 0 {
+		cfg.Chroot = DefaultChroot()
+	}
+	for from, to := range cfg.Chroot {
+		if !filepath.IsAbs(from) || !filepath.IsAbs(to) || filepath.Clean(to) == "/" {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "folder %q of tasks at %q: both must be absolute paths, and not the root", from, to)
+		}
+	}
+	return &Isolation{runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot)}, nil
+}
+
+// findRuntime returns the path of the runtime's program. crun refuses cgroups of which some controllers are in v1 and
+// some in v2 (isSplit), so runc is preferred there.
+func (i *Isolation) findRuntime(isSplit bool) (string, error) {
+	names := slices.Clone(runtimes)
+	if isSplit {
+		slices.Reverse(names)
+	}
+	if i.runtime != "" {
+		names = []string{i.runtime}
+	}
+	for _, name := range names {
+		if path, err := exec.LookPath(name); err == nil {
+			return filepath.Abs(path)
+		}
+	}
+	return "", fleet.Errorf(fleet.CodeUnsupported, "no OCI runtime is installed (%s)", strings.Join(names, ", ")).
+		WithHint("install crun or runc")
+}
+
+// Program is what runs in a container.
+type Program struct {
+	Command string // name or path in the container
+	Args    []string
+	Env     []string // NAME=value
+	WorkDir string   // absolute path in the container; "": its root
+	User    string   // "": DefaultUser
+	CapAdd  []string
+	CapDrop []string
+	PIDMode string // ModePrivate (also for "") or ModeHost
+	IPCMode string // likewise
+	PIDs    int64  // most processes and threads; 0: no limit
+}
+
+// defaultCapabilities are those that a task may have, as in Nomad.
+var defaultCapabilities = []string{
+	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
+	"CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
+}
+
+// capabilityName returns a capability as the kernel names it: NET_RAW, net_raw and cap_net_raw are CAP_NET_RAW.
+func capabilityName(name string) string {
+	name = strings.ToUpper(name)
+	if name == "ALL" || strings.HasPrefix(name, "CAP_") {
+		return name
+	}
+	return "CAP_" + name
+}
+
+// CheckCapabilities returns an error for capabilities that no task may have.
+func CheckCapabilities(add, drop []string) error {
+	for _, name := range add {
+		if n := capabilityName(name); n != "ALL" && !slices.Contains(defaultCapabilities, n) {
+			return fleet.Errorf(fleet.CodeInvalid, "cap_add: the capability %q is not allowed", name).
+				WithHint("tasks may have %s", strings.ToLower(strings.ReplaceAll(strings.Join(defaultCapabilities, ", "), "CAP_", "")))
+		}
+	}
+	for _, name := range drop {
+		if n := capabilityName(name); n != "ALL" && !slices.Contains(knownCapabilities, n) {
+			return fleet.Errorf(fleet.CodeInvalid, "cap_drop: there is no capability %q", name)
+		}
+	}
+	return nil
+}
+
+// taskCapabilities returns the capabilities that a task may have, and those of them that it adds by name.
+func taskCapabilities(add, drop []string) (bounding, added []string) {
+	for _, name := range defaultCapabilities {
+		wanted := func(list []string) bool {
+			return slices.ContainsFunc(list, func(s string) bool { n := capabilityName(s); return n == name || n == "ALL" })
+		}
+		if wanted(add) {
+			added = append(added, name)
+		} else if wanted(drop) {
+			continue
+		}
+		bounding = append(bounding, name)
+	}
+	return bounding, added
+}
+
+// knownCapabilities are all capabilities of Linux.
+var knownCapabilities = strings.Fields(`
+CAP_AUDIT_CONTROL CAP_AUDIT_READ CAP_AUDIT_WRITE CAP_BLOCK_SUSPEND CAP_BPF CAP_CHECKPOINT_RESTORE CAP_CHOWN
+CAP_DAC_OVERRIDE CAP_DAC_READ_SEARCH CAP_FOWNER CAP_FSETID CAP_IPC_LOCK CAP_IPC_OWNER CAP_KILL CAP_LEASE
+CAP_LINUX_IMMUTABLE CAP_MAC_ADMIN CAP_MAC_OVERRIDE CAP_MKNOD CAP_NET_ADMIN CAP_NET_BIND_SERVICE CAP_NET_BROADCAST
+CAP_NET_RAW CAP_PERFMON CAP_SETFCAP CAP_SETGID CAP_SETPCAP CAP_SETUID CAP_SYSLOG CAP_SYS_ADMIN CAP_SYS_BOOT
+CAP_SYS_CHROOT CAP_SYS_MODULE CAP_SYS_NICE CAP_SYS_PACCT CAP_SYS_PTRACE CAP_SYS_RAWIO CAP_SYS_RESOURCE CAP_SYS_TIME
+CAP_SYS_TTY_CONFIG CAP_WAKE_ALARM`)
