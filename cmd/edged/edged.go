@@ -21,6 +21,7 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/builtin"
 	"skerry/drivers/docker"
+	"skerry/drivers/oci"
 	"skerry/edge"
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
@@ -46,6 +47,9 @@ type Flags struct {
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
+	DeniedEnv                  []string // variables that raw_exec keeps from tasks
+	OCIRuntime                 string   // program of exec and java
+	Chroot                     []string // PATH or PATH=PATH IN THE TASK
 }
 
 // Add adds the flags to a command's.
@@ -74,6 +78,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	f.addContainerFlags(flags)
 	flags.StringVar(&f.BootID, "boot-id", "", "boot id in place of the kernel's: reboots a machine in tests")
 	console.HideFlag(flags, "boot-id")
+	f.addDriverFlags(flags)
 	f.Log.AddLogFlags(flags)
 }
 
@@ -142,10 +147,15 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
+	chroot, err := chrootFolders(f.Chroot)
+	if err != nil {
+		return cfg, err
+	}
 	var node atomic.Pointer[func() fleet.Node] // of the machine; set before the first task starts
 	known, err := builtin.New(builtin.Config{
 		BootID: f.BootID, DataDir: cfg.DataDir, DockerSocket: f.DockerSocket, PodmanSocket: f.PodmanSocket,
-		Containers: f.Containers, Log: log,
+		Containers: f.Containers, Log: log, DeniedEnv: f.DeniedEnv,
+		Isolation: oci.Config{Runtime: f.OCIRuntime, Chroot: chroot},
 		TotalMHz: func() int {
 			if read := node.Load(); read != nil {
 				return (*read)().Resources.CPU

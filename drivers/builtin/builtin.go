@@ -8,6 +8,9 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/docker"
+	"skerry/drivers/exec"
+	"skerry/drivers/java"
+	"skerry/drivers/oci"
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/fleet/validate"
@@ -22,16 +25,29 @@ type Config struct {
 	Containers                 docker.Permissions
 	// TotalMHz returns the machine's processor capacity; nil: unknown.
 	TotalMHz func() int
-	Log      *slog.Logger
+	// DeniedEnv are variables of the agent's environment that no task of raw_exec gets.
+	DeniedEnv []string
+	Isolation oci.Config // containers of exec and java
+	Log       *slog.Logger
 }
 
 // New makes the drivers that an edge can run, by their names in job files. It starts nothing.
 func New(cfg Config) (map[string]drivers.Driver, error) {
-	raw, err := rawexec.New(rawexec.Config{BootID: cfg.BootID, Log: cfg.Log})
+	raw, err := rawexec.New(rawexec.Config{BootID: cfg.BootID, Log: cfg.Log, DeniedEnv: cfg.DeniedEnv})
 	if err != nil {
 		return nil, err
 	}
-	all := map[string]drivers.Driver{rawexec.Name: raw, sim.Name: sim.New(sim.NewSimMachine())}
+	isolated, err := exec.New(exec.Config{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
+	if err != nil {
+		return nil, err
+	}
+	jvm, err := java.New(java.Config{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]drivers.Driver{
+		rawexec.Name: raw, exec.Name: isolated, java.Name: jvm, sim.Name: sim.New(sim.NewSimMachine()),
+	}
 	for name, socket := range map[string]string{
 		docker.Docker: cmp.Or(cfg.DockerSocket, docker.DefaultDockerSocket),
 		docker.Podman: cmp.Or(cfg.PodmanSocket, docker.DefaultPodmanSocket),
@@ -47,10 +63,15 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 }
 
 // Names returns the names of the drivers that a job may name.
-func Names() []string { return []string{rawexec.Name, sim.Name, docker.Docker, docker.Podman} }
+func Names() []string {
+	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman}
+}
 
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
 // does. The block of a simulated task may contain ${…}, so only the edge checks it.
 func Configs() validate.ConfigChecks {
-	return validate.ConfigChecks{rawexec.Name: rawexec.Check, docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman}
+	return validate.ConfigChecks{
+		rawexec.Name: rawexec.Check, exec.Name: exec.Check, java.Name: java.Check,
+		docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman,
+	}
 }

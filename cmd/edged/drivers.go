@@ -1,0 +1,35 @@
+package edged
+
+import (
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"skerry/fleet"
+)
+
+// addDriverFlags adds the flags of drivers that run programs of this machine.
+func (f *Flags) addDriverFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.DeniedEnv, "raw-exec-denied-envvars", nil, "variables of the agent's environment that raw_exec tasks do not get")
+	flags.StringVar(&f.OCIRuntime, "oci-runtime", "", "program of the OCI runtime of exec and java tasks (default: crun or runc in PATH)")
+	flags.StringArrayVar(&f.Chroot, "exec-chroot", nil, "folder of this machine that exec and java tasks see, read-only, PATH or PATH=PATH-IN-TASK; may be repeated (default: /bin, /etc, /lib, /lib32, /lib64, /sbin, /usr)")
+}
+
+// chrootFolders reads the values of --exec-chroot. None are nil: the driver's default.
+func chrootFolders(values []string) (map[string]string, error) {
+	if len(values) == 0 {
+		return nil, nil
+	}
+	folders := make(map[string]string, len(values))
+	for _, value := range values {
+		from, to, both := strings.Cut(value, "=")
+		if !both {
+			to = from
+		}
+		if from == "" || to == "" {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "--exec-chroot %q: not PATH or PATH=PATH", value)
+		}
+		folders[from] = to
+	}
+	return folders, nil
+}
