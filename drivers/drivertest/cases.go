@@ -37,6 +37,10 @@ var cases = []struct {
 	{"logs outlive the agent", logsSurvive},
 	{"many at once", manyAtOnce},
 	{"forget", forget},
+	{"crash", crash},
+	{"out of memory", outOfMemory},
+	{"supervisor killed", supervisorKilled},
+	{"recover after an upgrade", recoverUpgraded},
 }
 
 // fingerprint requires that the driver is detected, healthy and says so.

@@ -37,6 +37,10 @@ type Harness struct {
 	BadConfigs map[string]map[string]any
 	// Logs says that the driver writes a task's output to files.
 	Logs bool
+	// OOM says that a task with Behaviour.Hog is killed for want of memory, which its exit says.
+	OOM bool
+	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: there is none.
+	KillSupervisor func(cfg drivers.TaskConfig) error
 }
 
 // Behaviour is what a task of the suite does.
@@ -46,6 +50,7 @@ type Behaviour struct {
 	Ignore   string        // a signal that does not end the task
 	RunFor   time.Duration // negative: until it is stopped
 	ExitCode int
+	Hog      bool // takes far more memory than the task has
 }
 
 // Forever is a RunFor without end.

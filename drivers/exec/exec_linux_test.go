@@ -8,6 +8,7 @@ import (
 	osexec "os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,12 +49,14 @@ func TestConformance(t *testing.T) {
 	drivertest.Run(t, func(tb testing.TB) drivertest.Harness {
 		bootID := ""
 		return drivertest.Harness{
-			Name:      exec.Name,
-			NewDriver: func() drivers.Driver { return mustDriver(tb, bootID) },
-			Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
-			Config:    drivertest.Shell,
-			Starts:    drivertest.ShellStarts,
-			Logs:      true,
+			Name:           exec.Name,
+			NewDriver:      func() drivers.Driver { return mustDriver(tb, bootID) },
+			Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
+			Config:         drivertest.Shell,
+			Starts:         drivertest.ShellStarts,
+			Logs:           true,
+			OOM:            true,
+			KillSupervisor: drivertest.KillSupervisor,
 			BadConfigs: map[string]map[string]any{
 				"command is required":       {"args": []any{"a"}},
 				`unknown key "image"`:       {"command": "/bin/true", "image": "x"},
@@ -67,12 +70,15 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// tasks counts the tasks of this process, for their names.
+var tasks atomic.Int64
+
 // newTask makes the folders and the configuration of a task that runs a shell script.
 func newTask(tb testing.TB, script string) drivers.TaskConfig {
 	tb.Helper()
 	root := tb.TempDir()
 	cfg := drivers.TaskConfig{
-		ID: "alloc-" + filepath.Base(root) + "/web/1", AllocID: "alloc", Task: "web", Logs: fleet.LogConfig{MaxFiles: 2, MaxFileSizeMB: 1},
+		ID: fmt.Sprintf("alloc-%d-%d/web/1", os.Getpid(), tasks.Add(1)), AllocID: "alloc", Task: "web", Logs: fleet.LogConfig{MaxFiles: 2, MaxFileSizeMB: 1},
 		Dir: filepath.Join(root, "web"), AllocDir: filepath.Join(root, "alloc"), LocalDir: filepath.Join(root, "web", "local"),
 		SecretsDir: filepath.Join(root, "web", "secrets"), LogDir: filepath.Join(root, "alloc", "logs"), StateDir: filepath.Join(root, "state", "1"),
 		Resources: fleet.Resources{CPU: 100, MemoryMB: 64},
@@ -251,17 +257,9 @@ func TestNothingIsLeft(t *testing.T) {
 	if out, _ := osexec.Command("pgrep", "-f", "sleep 86399").Output(); len(out) > 0 {
 		t.Errorf("left processes %s", out)
 	}
-	for _, pattern := range []string{"/sys/fs/cgroup/*/skerry/", "/sys/fs/cgroup/skerry/"} {
-		left, err := filepath.Glob(pattern + filepath.Dir(filepath.Dir(cfg.ID)) + "*")
-		if err != nil || len(left) > 0 {
-			t.Errorf("left cgroups %v, %v", left, err)
-		}
-	}
+	mustBeClean(t, cfg)
 	if b, err := os.ReadFile("/proc/mounts"); err != nil || strings.Contains(string(b), cfg.Dir) {
 		t.Errorf("left mounts: %v", err)
-	}
-	if left, err := filepath.Glob(filepath.Join(cfg.StateDir, "oci", "*")); err != nil || len(left) > 0 {
-		t.Errorf("left state %v, %v", left, err)
 	}
 }
 

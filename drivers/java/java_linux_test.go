@@ -60,12 +60,14 @@ func TestConformanceWithoutIsolation(t *testing.T) {
 func newHarness(tb testing.TB, isolation oci.Config) drivertest.Harness {
 	bootID := ""
 	return drivertest.Harness{
-		Name:      java.Name,
-		NewDriver: func() drivers.Driver { return mustDriver(tb, bootID, isolation) },
-		Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
-		Config:    func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return taskConfig(tb, cfg, b) },
-		Starts:    drivertest.ShellStarts,
-		Logs:      true,
+		Name:           java.Name,
+		NewDriver:      func() drivers.Driver { return mustDriver(tb, bootID, isolation) },
+		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
+		Config:         func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return taskConfig(tb, cfg, b) },
+		Starts:         drivertest.ShellStarts,
+		Logs:           true,
+		OOM:            false,
+		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"jar_path or class is required":       {"args": []any{"a"}},
 			"jar_path and class exclude":          {"jar_path": "a.jar", "class": "A"},

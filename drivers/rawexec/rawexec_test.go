@@ -26,12 +26,14 @@ func TestConformance(t *testing.T) {
 func newHarness(tb testing.TB) drivertest.Harness {
 	bootID := ""
 	return drivertest.Harness{
-		Name:      rawexec.Name,
-		NewDriver: func() drivers.Driver { return mustDriver(tb, bootID) },
-		Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
-		Config:    drivertest.Shell,
-		Starts:    drivertest.ShellStarts,
-		Logs:      true,
+		Name:           rawexec.Name,
+		NewDriver:      func() drivers.Driver { return mustDriver(tb, bootID) },
+		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
+		Config:         drivertest.Shell,
+		Starts:         drivertest.ShellStarts,
+		Logs:           true,
+		OOM:            hasCgroups(tb),
+		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},
 			"command must be a string":          {"command": []any{"a"}},
@@ -41,6 +43,12 @@ func newHarness(tb testing.TB) drivertest.Harness {
 			"NUL":                               {"command": "/bin/tr\x00ue"},
 		},
 	}
+}
+
+// hasCgroups reports whether tasks of raw_exec have cgroups on this machine.
+func hasCgroups(tb testing.TB) bool {
+	tb.Helper()
+	return mustDriver(tb, "").Fingerprint(tb.Context()).Attributes["driver.raw_exec.cgroups"] != ""
 }
 
 func mustDriver(tb testing.TB, bootID string) *supervised.Driver {

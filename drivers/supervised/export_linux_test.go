@@ -21,3 +21,6 @@ func Alive(pid int, start uint64) bool { return identity{PID: pid, Start: start}
 func SignalProcess(pid int, start uint64, sig syscall.Signal) error {
 	return signalProcess(pid, start, sig)
 }
+
+// LastRuntimeError returns the last error in a runtime's log.
+func LastRuntimeError(path string) string { return lastRuntimeError(path) }

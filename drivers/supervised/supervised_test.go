@@ -43,12 +43,14 @@ func TestConformance(t *testing.T) {
 func newHarness(tb testing.TB) drivertest.Harness {
 	bootID := ""
 	return drivertest.Harness{
-		Name:      driverName,
-		NewDriver: func() drivers.Driver { return mustDriver(tb, bootID) },
-		Reboot:    func() { bootID = "11111111-2222-3333-4444-555555555555" },
-		Config:    drivertest.Shell,
-		Starts:    drivertest.ShellStarts,
-		Logs:      true,
+		Name:           driverName,
+		NewDriver:      func() drivers.Driver { return mustDriver(tb, bootID) },
+		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
+		Config:         drivertest.Shell,
+		Starts:         drivertest.ShellStarts,
+		Logs:           true,
+		OOM:            false,
+		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},
 			"command must be a string":          {"command": []any{"a"}},

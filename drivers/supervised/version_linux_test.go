@@ -1,0 +1,67 @@
+package supervised_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"skerry/drivers/supervised"
+)
+
+// Records that an earlier release has written are read.
+func TestRecordsOfVersion1(t *testing.T) {
+	for name, want := range map[string]int{"spec": 3, "task": 4711, "exit": 0} {
+		b := *mustRead(t, filepath.Join("testdata", "v1", name+".json"))
+		if n, err := supervised.Decode(name, b); n != want || err != nil {
+			t.Errorf("%s: %d, %v, want %d", name, n, err, want)
+		}
+	}
+}
+
+// A task of an earlier release is adopted when its supervisor was killed, and can be stopped.
+func TestTaskOfVersion1(t *testing.T) {
+	cfg := newTaskConfig(t, forever)
+	h, _ := mustStart(t, mustDriver(t, ""), cfg)
+	pid := pids(t, cfg, 1)[0]
+	super := supervisorOf(t, pid)
+	mustKill(t, super, syscall.SIGKILL)
+	mustBeGone(t, super)
+	for _, name := range []string{"spec.json", "task.json"} {
+		path := filepath.Join(cfg.StateDir, name)
+		old := bytes.Replace(*mustRead(t, path), []byte(`"version":2`), []byte(`"version":1`), 1)
+		if err := os.WriteFile(path, old, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.Version = 1
+	task, err := mustDriver(t, "").Recover(t.Context(), cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Ended() {
+		t.Fatal("it counts as ended")
+	}
+	if err := task.Stop(t.Context(), "SIGTERM", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	mustBeGone(t, pid)
+}
+
+// A log of a runtime is read without a panic; only entries of the level error count.
+func FuzzRuntimeError(f *testing.F) {
+	f.Add([]byte(`{"level":"error","msg":"no such file"}` + "\n"))
+	f.Add([]byte(`{"level":"warning","msg":"x"}` + "\n{"))
+	f.Add([]byte("not json"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if message := supervised.LastRuntimeError(path); message != "" && !bytes.Contains(bytes.ToLower(b), []byte("msg")) {
+			t.Errorf("%q: message %q", b, message)
+		}
+	})
+}
