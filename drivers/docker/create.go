@@ -181,7 +181,10 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 		host.NetworkMode = container.NetworkMode("container:" + id)
 	}
 	if host.NetworkMode.IsContainer() { // it has the other one's names and addresses
-		config.Hostname, host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = "", nil, nil, nil, nil
+		if !d.quirks.podman { // Docker gives it the other one's host name, too
+			config.Hostname = ""
+		}
+		host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = nil, nil, nil, nil
 	}
 	if !host.NetworkMode.IsHost() && !host.NetworkMode.IsContainer() && !host.NetworkMode.IsNone() {
 		if err := publishPorts(config, host, o, cfg); err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +36,12 @@ type daemon struct {
 	absent string // why it cannot run here; "": it runs
 	args   []string
 	proc   *exec.Cmd
+	ended  chan struct{} // closed when proc has ended
 	log    *os.File
+	// registry is the address of the registry of TestPull, which Podman must know at its start.
+	registry net.Listener
+	// containerd outlives the death of dockerd, as where systemd runs both. nil: not running, or Podman.
+	containerd *exec.Cmd
 }
 
 // daemons are started by TestMain for all tests of the package.
@@ -63,7 +69,7 @@ func (d *daemon) prepare() error {
 		return errors.New("it needs root")
 	}
 	program := map[string]string{docker.Docker: "dockerd", docker.Podman: "podman"}[d.name]
-	for _, p := range []string{program, "busybox"} {
+	for _, p := range []string{program, "busybox", map[string]string{docker.Docker: "containerd", docker.Podman: "conmon"}[d.name]} {
 		if _, err := exec.LookPath(p); err != nil {
 			return fmt.Errorf("%s is not installed", p)
 		}
@@ -73,10 +79,14 @@ func (d *daemon) prepare() error {
 		return err
 	}
 	d.dir, d.socket = dir, filepath.Join(dir, "d.sock")
+	if d.registry, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return err
+	}
 	if d.name == docker.Docker {
 		d.args = []string{
 			"dockerd", "-H", "unix://" + d.socket, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"),
 			"--pidfile", filepath.Join(dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false",
+			"--containerd", filepath.Join(dir, "c.sock"),
 		}
 		return nil
 	}
@@ -87,35 +97,42 @@ func (d *daemon) prepare() error {
 	if _, err := exec.LookPath("runc"); err == nil { // crun refuses hybrid cgroups
 		d.args = append(d.args, "--runtime", "runc")
 	}
+	known := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", d.registry.Addr())
+	if err := os.WriteFile(filepath.Join(dir, "registries.conf"), []byte(known), 0o600); err != nil {
+		return err
+	}
 	d.args = append(d.args, "system", "service", "--time", "0", "unix://"+d.socket)
 	return nil
 }
 
-// start starts the daemon and waits until it answers.
+// start starts the daemon and waits until it answers. A daemon that gives up on a loaded machine is started again.
 func (d *daemon) start() error {
-	var err error
-	if d.log, err = os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
-		return err
-	}
-	d.proc = exec.Command(d.args[0], d.args[1:]...)
-	d.proc.Stdout, d.proc.Stderr = d.log, d.log
-	d.proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := d.proc.Start(); err != nil {
-		return err
-	}
 	c, err := client.New(client.WithHost("unix://" + d.socket))
 	if err != nil {
 		return err
 	}
 	defer c.Close()
+	if err := d.startContainerd(); err != nil {
+		return err
+	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(patience); ; <-tick.C {
+		if d.proc == nil {
+			if err := d.spawn(); err != nil {
+				return err
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		_, err := c.Ping(ctx, client.PingOptions{})
 		cancel()
 		if err == nil {
 			return nil
+		}
+		select {
+		case <-d.ended:
+			d.end(syscall.SIGKILL)
+		default:
 		}
 		if time.Now().After(deadline) {
 			said, _ := os.ReadFile(filepath.Join(d.dir, "log"))
@@ -124,13 +141,54 @@ func (d *daemon) start() error {
 	}
 }
 
+// spawn starts the daemon's process.
+func (d *daemon) spawn() error {
+	log, err := os.OpenFile(filepath.Join(d.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	proc := exec.Command(d.args[0], d.args[1:]...)
+	proc.Stdout, proc.Stderr = log, log
+	proc.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(d.dir, "registries.conf"))
+	proc.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := proc.Start(); err != nil {
+		return errors.Join(err, log.Close())
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = proc.Wait()
+	}()
+	d.log, d.proc, d.ended = log, proc, ended
+	return nil
+}
+
+// startContainerd starts Docker's containerd, which dockerd waits for.
+func (d *daemon) startContainerd() error {
+	if d.name != docker.Docker || d.containerd != nil {
+		return nil
+	}
+	config := filepath.Join(d.dir, "containerd.toml")
+	if err := os.WriteFile(config, []byte("version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n"), 0o600); err != nil {
+		return err
+	}
+	c := exec.Command("containerd", "--config", config, "--address", filepath.Join(d.dir, "c.sock"),
+		"--root", filepath.Join(d.dir, "croot"), "--state", filepath.Join(d.dir, "cstate"), "--log-level", "error")
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	d.containerd = c
+	return nil
+}
+
 // end ends the daemon by a signal and waits for it.
 func (d *daemon) end(sig syscall.Signal) {
 	if d.proc == nil {
 		return
 	}
 	_ = d.proc.Process.Signal(sig)
-	_ = d.proc.Wait()
+	<-d.ended
 	_ = d.log.Close()
 	d.proc = nil
 }
@@ -149,6 +207,10 @@ func (d *daemon) remove() {
 			_ = c.Close()
 		}
 		d.end(syscall.SIGTERM)
+	}
+	if d.containerd != nil {
+		_ = d.containerd.Process.Signal(syscall.SIGTERM)
+		_ = d.containerd.Wait()
 	}
 	mounts, _ := os.ReadFile("/proc/self/mounts")
 	for _, line := range strings.Split(string(mounts), "\n") {

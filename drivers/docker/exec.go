@@ -22,6 +22,9 @@ var _ drivers.Execer = (*task)(nil)
 // execEndPatience bounds the wait for the exit code of a command whose output has ended.
 const execEndPatience = 10 * time.Second
 
+// endOfInput is the character that ends the input of a terminal.
+const endOfInput = 4
+
 // Exec runs a command in the container and returns its exit code. Daemons cannot end a command, so the agent kills
 // its process with ctx.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
@@ -69,6 +72,10 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 	var typing sync.WaitGroup
 	typing.Go(func() {
 		_, _ = io.Copy(conn.Conn, x.Stdin) // ends with the command: Stdin is closed then
+		if x.TTY {                         // Docker ends the output of a terminal whose input is closed
+			_, _ = conn.Conn.Write([]byte{endOfInput})
+			return
+		}
 		_ = conn.CloseWrite()
 	})
 	if x.TTY {
@@ -103,8 +110,6 @@ func (t *task) execExitCode(ctx context.Context, id string) (int, error) {
 			return 0, ctx.Err()
 		case err != nil:
 			return 0, t.driver.daemonError("read exit code", err)
-		case !state.Running && state.ExitCode == 126, !state.Running && state.ExitCode == 127:
-			return state.ExitCode, nil
 		case !state.Running:
 			return state.ExitCode, nil
 		case time.Now().After(deadline): // it has closed its output and runs on

@@ -297,7 +297,7 @@ func exitOf(s *container.State) exitRecord {
 // isMissingCommand reports whether a container did not start because its image has no such program.
 func isMissingCommand(err error) bool {
 	said := strings.ToLower(err.Error())
-	for _, part := range []string{"executable file not found", "no such file or directory: unknown", "exec: no command", "no command specified", "permission denied: unknown"} {
+	for _, part := range []string{"executable file not found", "no such file or directory: unknown", "exec: no command", "no command specified", "permission denied: unknown", "invoke a command that was not found"} {
 		if strings.Contains(said, part) {
 			return true
 		}

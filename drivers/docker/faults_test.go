@@ -1,0 +1,340 @@
+package docker_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/client"
+
+	"skerry/drivers"
+	"skerry/drivers/docker"
+	"skerry/fleet"
+)
+
+// newTaskConfig makes the configuration and the folders of a task that runs a script.
+func newTaskConfig(tb testing.TB, name string, lines ...string) drivers.TaskConfig {
+	tb.Helper()
+	root := tb.TempDir()
+	cfg := drivers.TaskConfig{
+		ID: "alloc-1/" + name + "/1", AllocID: "alloc-1", Task: name, Env: map[string]string{"GREETING": "hello"},
+		Resources: fleet.Resources{CPU: 100, MemoryMB: 64},
+		Dir:       filepath.Join(root, name), AllocDir: filepath.Join(root, "alloc"), LocalDir: filepath.Join(root, name, "local"),
+		SecretsDir: filepath.Join(root, name, "secrets"), LogDir: filepath.Join(root, "alloc", "logs"),
+		StateDir: filepath.Join(root, "tasks", "alloc-1", name, "1"), KillTimeout: 5 * time.Second,
+	}
+	for _, dir := range []string{cfg.LocalDir, cfg.SecretsDir, cfg.LogDir} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	cfg.Config = shell(cfg, lines...)
+	delete(cfg.Config, "volumes")
+	return cfg
+}
+
+// mustStart starts a task, which is removed at the end of the test.
+func mustStart(tb testing.TB, d *docker.Driver, cfg drivers.TaskConfig) (drivers.Handle, drivers.Task) {
+	tb.Helper()
+	h, err := d.Start(tb.Context(), cfg)
+	if err != nil {
+		tb.Fatalf("Start: %v", err)
+	}
+	task, err := d.Recover(tb.Context(), cfg, h)
+	if err != nil {
+		tb.Fatalf("Recover: %v", err)
+	}
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := errors.Join(task.Stop(ctx, "SIGKILL", 0), task.Forget(ctx)); err != nil {
+			tb.Errorf("remove the task: %v", err)
+		}
+	})
+	return h, task
+}
+
+// mustWait waits for the end of a task.
+func mustWait(tb testing.TB, task drivers.Task) drivers.Exit {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(tb.Context(), patience)
+	defer cancel()
+	exit, err := task.Wait(ctx)
+	if err != nil {
+		tb.Fatalf("Wait: %v", err)
+	}
+	return exit
+}
+
+// pollUntil calls ok until it returns true, and fails with the last state otherwise.
+func pollUntil(tb testing.TB, ok func() (bool, string)) {
+	tb.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); ; <-tick.C {
+		done, state := ok()
+		if done {
+			return
+		}
+		if time.Now().After(deadline) {
+			tb.Fatalf("did not happen within %v: %s", patience, state)
+		}
+	}
+}
+
+// readLogs returns a task's output on stdout.
+func readLogs(cfg drivers.TaskConfig) string {
+	paths, _ := filepath.Glob(filepath.Join(cfg.LogDir, cfg.Task+".stdout.*"))
+	var all strings.Builder
+	for _, p := range paths {
+		b, _ := os.ReadFile(p)
+		all.Write(b)
+	}
+	return all.String()
+}
+
+// waiting waits for a task in the background, as the runner does.
+func waiting(tb testing.TB, task drivers.Task) <-chan drivers.Exit {
+	tb.Helper()
+	exits := make(chan drivers.Exit, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if exit, err := task.Wait(ctx); err == nil {
+			exits <- exit
+		}
+	}()
+	tb.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return exits
+}
+
+// mustExit returns the exit of a task that is waited for.
+func mustExit(tb testing.TB, exits <-chan drivers.Exit) drivers.Exit {
+	tb.Helper()
+	select {
+	case exit := <-exits:
+		return exit
+	case <-time.After(patience):
+		tb.Fatal("the task's end was not seen")
+	}
+	return drivers.Exit{}
+}
+
+// A daemon that hangs makes no task lost, and the driver unhealthy; when it goes on, all is as it was.
+func TestDaemonHangs(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		cfg := newTaskConfig(t, "web", "trap 'exit 7' TERM", "echo begun", "while :; do sleep 100 & wait $!; done")
+		h, task := mustStart(t, driver, cfg)
+		exits := waiting(t, task)
+		pollUntil(t, func() (bool, string) { return readLogs(cfg) == "begun\n", readLogs(cfg) })
+		if err := d.proc.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		goOn := func() { _ = d.proc.Process.Signal(syscall.SIGCONT) }
+		defer goOn()
+		again := d.mustDriver(t, "boot")
+		if info := again.Fingerprint(t.Context()); !info.Detected || info.Healthy {
+			t.Errorf("fingerprint of a daemon that hangs: %+v", info)
+		}
+		if _, err := again.Recover(t.Context(), cfg, h); err == nil || errors.Is(err, drivers.ErrTaskGone) || !drivers.IsRecoverable(err) {
+			t.Errorf("Recover: %v, want an error that may not occur again", err)
+		}
+		if task.Ended() {
+			t.Error("ended, but nobody can know")
+		}
+		goOn()
+		pollUntil(t, func() (bool, string) {
+			info := again.Fingerprint(t.Context())
+			return info.Healthy, info.HealthDescription
+		})
+		if _, err := again.Recover(t.Context(), cfg, h); err != nil {
+			t.Errorf("Recover: %v", err)
+		}
+		select {
+		case exit := <-exits:
+			t.Fatalf("%+v, but the task runs", exit)
+		default:
+		}
+		if err := task.Stop(t.Context(), "SIGTERM", 20*time.Second); err != nil {
+			t.Error(err)
+		}
+		if exit := mustExit(t, exits); exit.Code != 7 {
+			t.Errorf("%+v, want exit code 7", exit)
+		}
+	})
+}
+
+// A daemon that is killed makes no task lost. When it is back, the driver finds what became of the container:
+// Docker ends it, Podman leaves it running.
+func TestDaemonIsKilled(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
+		h, task := mustStart(t, driver, cfg)
+		exits := waiting(t, task)
+		d.end(syscall.SIGKILL)
+		if _, err := d.mustDriver(t, "boot").Recover(t.Context(), cfg, h); err == nil || errors.Is(err, drivers.ErrTaskGone) || !drivers.IsRecoverable(err) {
+			t.Errorf("Recover: %v, want an error that may not occur again", err)
+		}
+		if task.Ended() {
+			t.Error("ended, but nobody can know")
+		}
+		if err := d.start(); err != nil {
+			t.Fatal(err)
+		}
+		if d.name == docker.Podman {
+			again, err := d.mustDriver(t, "boot").Recover(t.Context(), cfg, h)
+			if err != nil || again.Ended() {
+				t.Fatalf("Recover: %v, want the task running", err)
+			}
+			if err := again.Stop(t.Context(), "", 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if exit := mustExit(t, exits); exit.Signal != 9 || exit.Code != 137 {
+			t.Errorf("%+v, want it killed", exit)
+		}
+	})
+}
+
+// A daemon that comes back without our containers has lost them: their exit is unknown.
+func TestDaemonComesBackWithoutContainers(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
+		h, task := mustStart(t, driver, cfg)
+		exits := waiting(t, task)
+		mustRemoveContainers(t, d)
+		if exit := mustExit(t, exits); exit.Success() || exit.Code != -1 && exit.Code != 137 {
+			t.Errorf("%+v, want it lost or killed", exit)
+		}
+		other := newTaskConfig(t, "other", "while :; do sleep 100 & wait $!; done")
+		h, _ = mustStart(t, driver, other)
+		mustRemoveContainers(t, d)
+		if _, err := d.mustDriver(t, "boot").Recover(t.Context(), other, h); !errors.Is(err, drivers.ErrTaskGone) {
+			t.Errorf("Recover: %v, want %v", err, drivers.ErrTaskGone)
+		}
+	})
+}
+
+// mustRemoveContainers removes all containers behind the driver's back.
+func mustRemoveContainers(tb testing.TB, d *daemon) {
+	tb.Helper()
+	c := d.mustClient(tb)
+	list, err := c.ContainerList(tb.Context(), client.ContainerListOptions{All: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, left := range list.Items {
+		if _, err := c.ContainerRemove(tb.Context(), left.ID, client.ContainerRemoveOptions{Force: true}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// Output is copied once, although the agent is killed in between: what it wrote without recording the position is
+// counted, and what came meanwhile is read from the daemon's log.
+func TestOutputAcrossAgents(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", "while [ ! -e /local/more ]; do sleep 0.05; done",
+			"while [ $i -lt 4000 ]; do echo line $i; i=$((i+1)); done")
+		cfg.Logs = fleet.LogConfig{MaxFiles: 50, MaxFileSizeMB: 1}
+		h, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		ctx, kill := context.WithCancel(t.Context())
+		copied := make(chan struct{})
+		go func() {
+			defer close(copied)
+			_, _ = task.Wait(ctx)
+		}()
+		pollUntil(t, func() (bool, string) { return strings.Count(readLogs(cfg), "\n") == 2000, readLogs(cfg) })
+		position, err := os.ReadFile(filepath.Join(cfg.StateDir, "logs.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		kill()
+		<-copied
+		// An agent that is killed does not record its last position.
+		if err := os.WriteFile(filepath.Join(cfg.StateDir, "logs.json"), position, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(cfg.LocalDir, "more"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		again, err := d.mustDriver(t, "boot").Recover(t.Context(), cfg, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if exit := mustWait(t, again); !exit.Success() {
+			t.Errorf("%+v", exit)
+		}
+		lines := strings.Split(strings.TrimSuffix(readLogs(cfg), "\n"), "\n")
+		for i, line := range lines {
+			if want := "line " + itoa(i); line != want {
+				t.Fatalf("line %d of %d is %q, want %q", i, len(lines), line, want)
+			}
+		}
+		if len(lines) != 4000 {
+			t.Errorf("%d lines, want 4000", len(lines))
+		}
+	})
+}
+
+// A task that uses more memory than it may is killed, and the exit says so.
+func TestOutOfMemory(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "x=aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa; while :; do x=$x$x; done")
+		cfg.Resources.MemoryMB = 20
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		exit := mustWait(t, task)
+		if exit.Signal != 9 || exit.Success() {
+			t.Errorf("%+v, want it killed", exit)
+		}
+		if !exit.OOM && d.name == docker.Docker { // Podman 4 does not tell on cgroup v1
+			t.Errorf("%+v, want it out of memory", exit)
+		}
+	})
+}
+
+// An image that is not there and cannot be fetched is an error that may not occur again, with a hint. One that is
+// there is not asked for.
+func TestWithoutARegistry(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "true")
+		cfg.Config["image"] = "127.0.0.1:1/absent:1"
+		_, err := d.mustDriver(t, "boot").Start(t.Context(), cfg)
+		if err == nil || !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "load the image beforehand") {
+			t.Errorf("Start: %v, want a recoverable error with a hint", err)
+		}
+		cfg.Config["image"] = testImage // of no registry
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		if exit := mustWait(t, task); !exit.Success() {
+			t.Errorf("%+v", exit)
+		}
+	})
+}
+
+// A program that the image does not have is a permanent error, and leaves no container.
+func TestMissingCommand(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web")
+		cfg.Config["command"], cfg.Config["args"] = "/no/such/program", []any{}
+		_, err := d.mustDriver(t, "boot").Start(t.Context(), cfg)
+		if err == nil || drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "/no/such/program") {
+			t.Errorf("Start: %v, want a permanent error that names the program", err)
+		}
+		list, err := d.mustClient(t).ContainerList(t.Context(), client.ContainerListOptions{All: true})
+		if err != nil || len(list.Items) != 0 {
+			t.Errorf("%d containers, %v", len(list.Items), err)
+		}
+	})
+}

@@ -1,0 +1,205 @@
+package docker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"skerry/drivers"
+	"skerry/drivers/docker"
+	"skerry/fleet"
+)
+
+func itoa(i int) string { return strconv.Itoa(i) }
+
+// noInput is a standard input without bytes.
+func noInput() io.ReadCloser { return io.NopCloser(strings.NewReader("")) }
+
+// TestTaskSeesItsFolders checks the mounts, the environment, the user and the variables of a container.
+func TestTaskSeesItsFolders(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web",
+			"echo $GREETING", "cat /local/in", "cat /volume/in", "cat /bound/in", "id -u", "echo out > /alloc/out", "echo x > /volume/in || echo read-only")
+		volume := t.TempDir()
+		for dir, text := range map[string]string{cfg.LocalDir: "from local\n", volume: "from volume\n"} {
+			if err := os.WriteFile(filepath.Join(dir, "in"), []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, dir := range []string{cfg.AllocDir, volume, filepath.Dir(cfg.LocalDir)} {
+			if err := os.Chmod(dir, 0o777); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cfg.User = "nobody"
+		cfg.Mounts = []drivers.Mount{{Source: volume, Target: "/volume", ReadOnly: true}}
+		cfg.Config["volumes"] = []any{"local:/bound"}
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		exit := mustWait(t, task)
+		want := "hello\nfrom local\nfrom volume\nfrom local\n65534\nread-only\n"
+		if got := readLogs(cfg); got != want {
+			t.Errorf("%+v, output %q, want %q", exit, got, want)
+		}
+		if b, err := os.ReadFile(filepath.Join(cfg.AllocDir, "out")); err != nil || string(b) != "out\n" {
+			t.Errorf("alloc/out: %q, %v", b, err)
+		}
+	})
+}
+
+// TestForeignFoldersAreRefused checks that no folder from outside of the allocation is mounted, also by a link.
+func TestForeignFoldersAreRefused(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		for _, source := range []string{"/etc", "../../../etc", "local/link", "local/link/below"} {
+			cfg := newTaskConfig(t, "web", "true")
+			if err := os.Symlink("/etc", filepath.Join(cfg.LocalDir, "link")); err != nil {
+				t.Fatal(err)
+			}
+			for key, value := range map[string]any{
+				"volumes": []any{source + ":/x"}, "mount": []any{map[string]any{"type": "bind", "source": source, "target": "/x"}},
+			} {
+				delete(cfg.Config, "volumes")
+				delete(cfg.Config, "mount")
+				cfg.Config[key] = value
+				if _, err := d.mustDriver(t, "boot").Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "--docker-volumes") || drivers.IsRecoverable(err) {
+					t.Errorf("%s of %s: %v, want it refused", key, source, err)
+				}
+			}
+		}
+	})
+}
+
+// TestExec runs commands beside a task.
+func TestExec(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		run := func(ctx context.Context, x fleet.Exec) (int, string, string, error) {
+			var out, err bytes.Buffer
+			x.Stdout, x.Stderr = &out, &err
+			code, failed := task.(drivers.Execer).Exec(ctx, x)
+			return code, out.String(), err.String(), failed
+		}
+		code, out, said, err := run(t.Context(), fleet.Exec{
+			Command: []string{"sh", "-c", "cat; echo $GREETING >&2; exit 5"}, Stdin: io.NopCloser(strings.NewReader("typed")),
+		})
+		if code != 5 || out != "typed" || said != "hello\n" || err != nil {
+			t.Errorf("%d, %q, %q, %v", code, out, said, err)
+		}
+		sizes := make(chan fleet.TerminalSize, 1)
+		sizes <- fleet.TerminalSize{Width: 91, Height: 37}
+		code, out, _, err = run(t.Context(), fleet.Exec{
+			Command: []string{"sh", "-c", "while [ \"$(stty size)\" != '37 91' ]; do sleep 0.05; done; stty size"}, TTY: true, Stdin: noInput(), Sizes: sizes,
+		})
+		if code != 0 || !strings.Contains(out, "37 91") || err != nil {
+			t.Errorf("terminal: %d, %q, %v", code, out, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		if _, _, _, err = run(ctx, fleet.Exec{Command: []string{"sleep", "777"}, Stdin: noInput()}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with an ended context: %v", err)
+		}
+		pollUntil(t, func() (bool, string) {
+			_, out, _, err := run(t.Context(), fleet.Exec{Command: []string{"sh", "-c", "cat /proc/[0-9]*/cmdline"}, Stdin: noInput()})
+			return err == nil && !strings.Contains(out, "777"), out
+		})
+	})
+}
+
+// TestConsumed measures a task that computes.
+func TestConsumed(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "while :; do :; done")
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		pollUntil(t, func() (bool, string) {
+			used, err := task.(drivers.Meter).Consumed(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(used) == 1 && used[0].User+used[0].System > 50*time.Millisecond && used[0].RSS > 1000 && used[0].PID > 1, itoa(int(used[0].User))
+		})
+		if err := task.Stop(t.Context(), "SIGKILL", 0); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := task.(drivers.Meter).Consumed(t.Context()); fleet.CodeOf(err) != fleet.CodeConflict {
+			t.Errorf("an ended task: %v, want a conflict", err)
+		}
+	})
+}
+
+// TestOrphans removes the containers of allocations that the edge does not know, and no others.
+func TestOrphans(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		of := func(dir string) *docker.Driver {
+			return d.mustDriver(t, "boot", func(c *docker.Config) { c.DataDir = dir })
+		}
+		here, copied := t.TempDir(), t.TempDir()
+		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
+		_, task := mustStart(t, of(here), cfg)
+		nobody := func(fleet.AllocID) bool { return false }
+		if removed, err := of(copied).RemoveOrphans(t.Context(), nobody); len(removed) != 0 || err != nil {
+			t.Errorf("another data directory removed %v, %v", removed, err)
+		}
+		if removed, err := of(here).RemoveOrphans(t.Context(), func(id fleet.AllocID) bool { return id == cfg.AllocID }); len(removed) != 0 || err != nil {
+			t.Errorf("a known allocation's removed: %v, %v", removed, err)
+		}
+		if task.Ended() {
+			t.Fatal("ended")
+		}
+		if removed, err := of(here).RemoveOrphans(t.Context(), nobody); len(removed) != 1 || err != nil {
+			t.Errorf("removed %v, %v; want one", removed, err)
+		}
+		if !task.Ended() {
+			t.Error("it runs")
+		}
+	})
+}
+
+// TestNetwork makes the namespace of an allocation, which its tasks join.
+func TestNetwork(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		path, err := driver.CreateNetwork(t.Context(), "alloc-1", "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := driver.CreateNetwork(t.Context(), "alloc-1", "shop")
+		if err != nil || again != path {
+			t.Errorf("again: %q, %v, want %q", again, err, path)
+		}
+		cfg := newTaskConfig(t, "web", "ls -l /proc/self/ns/net", "hostname")
+		delete(cfg.Config, "network_mode")
+		cfg.Network = drivers.Network{Mode: fleet.NetworkBridge, Namespace: path, Hostname: "shop"}
+		_, task := mustStart(t, driver, cfg)
+		exit := mustWait(t, task)
+		if out := readLogs(cfg); !exit.Success() || !strings.Contains(out, mustNamespace(t, path)) || !strings.HasSuffix(out, "shop\n") {
+			t.Errorf("%+v, output %q, want namespace %s", exit, out, mustNamespace(t, path))
+		}
+		if err := task.Forget(t.Context()); err != nil { // Podman removes no container that others depend on
+			t.Error(err)
+		}
+		for range 2 {
+			if err := driver.DestroyNetwork(t.Context(), "alloc-1"); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// TestUndetected checks that a driver without a daemon costs nothing.
+func TestUndetected(t *testing.T) {
+	d := &daemon{name: docker.Docker, socket: filepath.Join(t.TempDir(), "none")}
+	driver := d.mustDriver(t, "boot", func(c *docker.Config) { c.DataDir = t.TempDir() })
+	if info := driver.Fingerprint(t.Context()); info.Detected || info.Healthy || info.HealthDescription == "" {
+		t.Errorf("%+v", info)
+	}
+	if removed, err := driver.RemoveOrphans(t.Context(), func(fleet.AllocID) bool { return false }); removed != nil || err != nil {
+		t.Errorf("%v, %v", removed, err)
+	}
+}
