@@ -32,6 +32,10 @@ type Config struct {
 	// class, meta, version). It returns the Describer: a *fingerprint.Fingerprinter, or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)
 
+	// RemoveOrphans removes the tasks of drivers, such as containers, whose allocation the edge does not know. It is
+	// called a minute after the start and every ten minutes. nil: nothing.
+	RemoveOrphans func(ctx context.Context, known func(fleet.AllocID) bool)
+
 	// ListenPacket opens the socket that the edge dials from; nil: a UDP socket.
 	ListenPacket func(ctx context.Context) (net.PacketConn, error)
 	// ListenLocal opens the local API's socket at a path; nil: local.Listen.

@@ -223,6 +223,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.server.Run(ctx) })
 	g.Go(func() error { return e.describer.Run(ctx) })
 	g.Go(func() error { e.followMachine(ctx); return nil })
+	g.Go(func() error { e.removeOrphans(ctx); return nil })
 	g.Go(func() error { e.dir.WatchSpace(ctx, e.reportSpace); return nil })
 	g.Go(func() error { return e.keepLink(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

@@ -174,6 +174,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		node.Store(&m.Node)
 		return newRunners(m, known)
 	}
+	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) { removeOrphans(ctx, known, keep, log) }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved = f.Reserved
 		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
@@ -211,4 +212,21 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver) (contract.New, 
 		Hooks: []runner.Hook{fetch},
 	}
 	return factory.NewRunner, nil
+}
+
+// removeOrphans lets each driver remove the tasks of allocations that keep does not know.
+func removeOrphans(ctx context.Context, known map[string]drivers.Driver, keep func(fleet.AllocID) bool, log *slog.Logger) {
+	for name, d := range known {
+		remover, ok := d.(drivers.OrphanRemover)
+		if !ok {
+			continue
+		}
+		removed, err := remover.RemoveOrphans(ctx, keep)
+		if err != nil && ctx.Err() == nil {
+			log.Warn("tasks of unknown allocations not removed: trying again", "driver", name, "error", err)
+		}
+		for _, task := range removed {
+			log.Warn("task of an unknown allocation removed", "driver", name, "task", task)
+		}
+	}
 }

@@ -212,14 +212,14 @@ func TestDaemonComesBackWithoutContainers(t *testing.T) {
 	forEachDaemon(t, func(t *testing.T, d *daemon) {
 		driver := d.mustDriver(t, "boot")
 		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
-		h, task := mustStart(t, driver, cfg)
+		_, task := mustStart(t, driver, cfg)
 		exits := waiting(t, task)
 		mustRemoveContainers(t, d)
 		if exit := mustExit(t, exits); exit.Success() || exit.Code != -1 && exit.Code != 137 {
 			t.Errorf("%+v, want it lost or killed", exit)
 		}
 		other := newTaskConfig(t, "other", "while :; do sleep 100 & wait $!; done")
-		h, _ = mustStart(t, driver, other)
+		h, _ := mustStart(t, driver, other)
 		mustRemoveContainers(t, d)
 		if _, err := d.mustDriver(t, "boot").Recover(t.Context(), other, h); !errors.Is(err, drivers.ErrTaskGone) {
 			t.Errorf("Recover: %v, want %v", err, drivers.ErrTaskGone)
