@@ -135,7 +135,7 @@ func mustRun(tb testing.TB, cfg drivers.TaskConfig) (drivers.Exit, string) {
 func TestTaskIsIsolated(t *testing.T) {
 	mustHaveRuntime(t)
 	cfg := newTask(t, `
-id -un; pwd; hostname
+id -un; pwd; hostname; echo "$HOME $USER"
 echo a > /local/a; echo b > /secrets/b; echo c > /alloc/data/c; echo d > /tmp/d; cat /local/a /secrets/b /alloc/data/c /tmp/d
 cat /greeting/file
 touch /greeting/x 2>/dev/null && echo wrote to a read-only mount
@@ -157,7 +157,7 @@ cat /etc/resolv.conf; cat /etc/hosts; cat /proc/net/dev | grep -c :; [ -c /dev/f
 		DNS: &fleet.DNSConfig{Servers: []string{"10.0.0.53"}, Searches: []string{"shop"}},
 	}
 	exit, out := mustRun(t, cfg)
-	want := "nobody\n/\nshop-7\na\nb\nc\nd\nhello\n4\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nSeccomp:\t2\n" +
+	want := "nobody\n/\nshop-7\n/ nobody\na\nb\nc\nd\nhello\n4\nNoNewPrivs:\t1\nCapEff:\t0000000000000000\nSeccomp:\t2\n" +
 		"nameserver 10.0.0.53\nsearch shop\n127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 shop-7\n10.0.0.9 till\n1\ndevice\n"
 	// The processes are the first one of the namespace, the shell, and the two of the pipe.
 	for _, n := range []string{"3", "5"} {

@@ -81,7 +81,7 @@ func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Proce
 	}
 	_, instance, _ := strings.Cut(marker, "=")
 	id := cgroup.CleanName(cfg.ID + "." + instance)
-	p.Env = append(slices.Clip(p.Env), marker)
+	p.Env = append(setUser(p.Env, cfg.Env, user.Name), marker)
 	p.Command = locateCommand(cfg, p.Command)
 	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(cfg.StateDir, bundleDir), limitsSwap: mounts.LimitsSwap()}
 	c := &supervised.Container{Runtime: path, Root: filepath.Join(cfg.StateDir, stateDir), Bundle: b.dir, ID: id}
@@ -95,6 +95,19 @@ func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Proce
 		Path: p.Command, Argv: append([]string{p.Command}, p.Args...), Env: p.Env, Dir: "/", User: user,
 		Cgroup: &supervised.Cgroup{Group: mounts.Group(id)}, Container: c,
 	}, nil
+}
+
+// setUser sets the variables of a user in env, unless the task sets them. The home of the machine's user is not in the
+// container.
+func setUser(env []string, own map[string]string, user string) []string {
+	out := slices.Clone(env)
+	for name, value := range map[string]string{"HOME": "/", "USER": user, "LOGNAME": user} {
+		if _, set := own[name]; !set {
+			out = slices.DeleteFunc(out, func(kv string) bool { return strings.HasPrefix(kv, name+"=") })
+			out = append(out, name+"="+value)
+		}
+	}
+	return out
 }
 
 // locateCommand returns the path in the container of a command that is in the task's folders, otherwise the command
