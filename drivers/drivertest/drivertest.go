@@ -57,7 +57,7 @@ type Behaviour struct {
 const Forever = -1 * time.Second
 
 // testTimeout bounds the wait for each event that a test expects.
-const testTimeout = 30 * time.Second
+const testTimeout = 90 * time.Second
 
 // Run runs the suite, each test with its own Harness.
 func Run(t *testing.T, newHarness func(tb testing.TB) Harness) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/drivers/drivertest"
 	"skerry/drivers/rawexec"
 	"skerry/fleet"
 )
@@ -121,6 +122,59 @@ func TestOOM(t *testing.T) {
 		if err != nil || len(left) > 0 {
 			t.Errorf("left cgroups %v, %v", left, err)
 		}
+	}
+}
+
+// A process that hides from its task (another session, no output, no environment, no parent) is in its cgroup, and ends
+// with the task although the supervisor was killed.
+func TestHiddenProcessEnds(t *testing.T) {
+	mustBeRoot(t)
+	if !hasCgroups(t) {
+		t.Skip("no cgroups")
+	}
+	cfg := newTask(t, `(env -i setsid sh -c 'exec </dev/null >/dev/null 2>&1; echo $$ > hidden; exec sleep 86398' &); while :; do sleep 1; done`)
+	d := mustDriver(t, "")
+	h, err := d.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := d.Recover(t.Context(), cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	var pid string
+	for deadline := time.Now().Add(time.Minute); pid == ""; <-tick.C {
+		if b, err := os.ReadFile(filepath.Join(cfg.Dir, "hidden")); err == nil {
+			pid = strings.TrimSpace(string(b))
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the hidden process did not start within a minute")
+		}
+	}
+	if err := drivertest.KillSupervisor(cfg); err != nil {
+		t.Fatal(err)
+	}
+	if err := task.Stop(t.Context(), "SIGTERM", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join("/proc", pid, "cmdline")); err == nil && strings.Contains(string(b), "86398") {
+		t.Errorf("process %s is left", pid)
+	}
+}
+
+// A user cannot reach a data directory below a closed folder, which the error names.
+func TestClosedFolderAboveTheData(t *testing.T) {
+	mustBeRoot(t)
+	cfg := newTask(t, "exit 0")
+	cfg.User = "nobody"
+	closed := filepath.Dir(filepath.Dir(filepath.Dir(filepath.Dir(cfg.Dir))))
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := mustDriver(t, "").Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), closed+" above the data directory") {
+		t.Errorf("started in a closed folder: %v", err)
 	}
 }
 

@@ -126,14 +126,14 @@ func enterNetworkNamespace(path string) error {
 	return nil
 }
 
-// cgroupMembers returns the processes in the task's cgroup.
-func (s *supervisor) cgroupMembers() []member {
-	if s.spec.Cgroup == nil {
+// listMembers returns the processes in the cgroup of a task (nil: none), apart from this process and the supervisor.
+func (c *Cgroup) listMembers(supervisor int) []member {
+	if c == nil {
 		return nil
 	}
 	var found []member
-	for _, pid := range s.spec.Cgroup.Processes() {
-		if st, err := readStat(pid); err == nil && st.state != 'Z' && pid != os.Getpid() {
+	for _, pid := range c.Processes() {
+		if st, err := readStat(pid); err == nil && st.state != 'Z' && pid != os.Getpid() && pid != supervisor {
 			found = append(found, member{pid, st.start})
 		}
 	}
@@ -149,11 +149,11 @@ func (s *supervisor) wasKilledForMemory(signal int) bool {
 // removeContainerAndCgroup removes what the task leaves behind besides its processes and files.
 func (s *supervisor) removeContainerAndCgroup() {
 	var err error
-	switch {
-	case s.spec.Container != nil:
+	if s.spec.Container != nil {
 		err = s.deleteContainer()
-	case s.spec.Cgroup != nil:
-		err = s.spec.Cgroup.Remove()
+	}
+	if s.spec.Cgroup != nil { // the runtime leaves it if its state was removed
+		err = errors.Join(err, s.spec.Cgroup.Remove())
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "supervise task:", err)

@@ -125,26 +125,33 @@ func LimitsOf(cfg drivers.TaskConfig) cgroup.Limits {
 const coresVariable = "NOMAD_CPU_CORES"
 
 const (
-	// searchable is the permission to pass through a folder without seeing its names.
-	searchable = 0o011
+	// searchable is the permission of others to pass through a folder without seeing its names.
+	searchable = 0o001
+	// searchableByAll is that of the group too.
+	searchableByAll = 0o011
 	// agentFolders is how many folders above a task's folder are the agent's: the allocation's, that of all
 	// allocations, and the data directory.
 	agentFolders = 3
 )
 
-// letPass lets all users pass the agent's folders above the folder of a task.
+// letPass lets all users pass the agent's folders above the folder of a task. A folder above those is the
+// operator's: if it is closed, the error names it.
 func letPass(dir string) error {
-	for range agentFolders {
+	for level := 1; dir != filepath.Dir(dir); level++ {
 		dir = filepath.Dir(dir)
 		info, err := os.Stat(dir)
 		if err != nil {
 			return fmt.Errorf("open folder to users: %w", err)
 		}
-		if info.Mode().Perm()&searchable == searchable {
-			continue
-		}
-		if err := os.Chmod(dir, info.Mode().Perm()|searchable); err != nil {
-			return fmt.Errorf("open folder to users: %w", err)
+		switch {
+		case info.Mode().Perm()&searchable == searchable:
+		case level > agentFolders:
+			return fleet.Errorf(fleet.CodeInvalid, "run as another user: the folder %s above the data directory is closed to others", dir).
+				WithHint("chmod o+x %s, or move the data directory", dir)
+		default:
+			if err := os.Chmod(dir, info.Mode().Perm()|searchableByAll); err != nil {
+				return fmt.Errorf("open folder to users: %w", err)
+			}
 		}
 	}
 	return nil

@@ -390,7 +390,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 
 // remainingProcesses returns the processes that the task left running after its main process.
 func (s *supervisor) remainingProcesses() []member {
-	found := s.cgroupMembers()
+	found := s.spec.Cgroup.listMembers(os.Getpid())
 	if s.isParent {
 		return append(found, childrenOf(os.Getpid())...)
 	}

@@ -17,12 +17,17 @@
 //	                   not die of a broken pipe if its supervisor is killed
 //	supervisor.log     messages of the supervisor, empty as a rule
 //
+// A task in a container has more: container.pid and runtime.log of the OCI runtime, pidns (link to its PID namespace),
+// hold (FIFO, input of that namespace's first process), exec-* (one for each command beside it), and what its driver
+// puts there (the bundle, and oci, the state of the runtime). Its supervisor creates the container, records it, and
+// starts it, so that a container without a record has never run and is made again.
+//
 // A task is found again by the lock, or by the pid, start time and boot id of the process together with the
 // device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data directory
 // never affects the tasks of the original. If a supervisor was killed, the next one adopts the task; the exit is
 // then not known, because only a parent receives it.
 //
-// The processes of a task are the descendants of its supervisor. If the supervisor was killed, they are those in
+// The processes of a task are those in its cgroup, if it has one, and the descendants of its supervisor. If the supervisor was killed, they are those in
 // the task's session, those with its output open, those with its marker in the environment
 // (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor does not
 // execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and the

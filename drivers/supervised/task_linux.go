@@ -125,8 +125,11 @@ func (t *task) killTree() error {
 	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
 		return err
 	}
+	var group *Cgroup
 	if rec.BootID != t.driver.bootID || !rec.isInFolder(t.dir) {
 		rec = taskRecord{} // of another boot, or of the original of a copied folder
+	} else if sp := new(spec); readRecord(t.dir, specFile, sp) == nil {
+		group = sp.Cgroup
 	}
 	super, _, found := supervisorOf(t.dir)
 	roots := []int{}
@@ -134,7 +137,7 @@ func (t *task) killTree() error {
 		roots = append(roots, super.pid)
 	}
 	for deadline := time.Now().Add(reapTimeout); time.Now().Before(deadline); <-time.After(time.Millisecond) {
-		left := membersOf(t.dir, rec.identity, roots...)
+		left := append(membersOf(t.dir, rec.identity, roots...), group.listMembers(super.pid)...)
 		if len(left) == 0 {
 			break
 		}
