@@ -125,6 +125,7 @@ var doors = map[string][]string{
 	"github.com/klauspost/compress":   {"edge/artifacts"},
 	"github.com/ulikunitz/xz":         {"edge/artifacts"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},
+	"github.com/tetratelabs/wazero":   {"drivers/wasm"},
 }
 
 const module = "skerry"

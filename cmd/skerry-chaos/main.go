@@ -21,14 +21,14 @@ import (
 	"skerry/chaos/real"
 	"skerry/chaos/virtual"
 	"skerry/cmd/console"
-	"skerry/drivers/supervised"
+	"skerry/drivers/builtin"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	supervised.Supervise() // runs and exits if this process is the supervisor of a task
+	builtin.RunTaskProcess() // runs and exits if this is a process of a task
 	if cell.Keeper() {
 		code, err := cell.Keep()
 		if err != nil {

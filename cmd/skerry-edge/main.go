@@ -11,14 +11,14 @@ import (
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
 	"skerry/cmd/skerry/local"
-	"skerry/drivers/supervised"
+	"skerry/drivers/builtin"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	supervised.Supervise() // a supervisor of a task has no use for anything below
+	builtin.RunTaskProcess() // a process of a task has no use for anything below
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	cmd := edged.Command("skerry-edge", version)
 	cmd.Version = version

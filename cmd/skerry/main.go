@@ -28,14 +28,14 @@ import (
 	"skerry/cmd/skerry/node"
 	"skerry/cmd/skerry/operator"
 	"skerry/cmd/skerry/service"
-	"skerry/drivers/supervised"
+	"skerry/drivers/builtin"
 )
 
 // version is set when the program is linked.
 var version = "dev"
 
 func main() {
-	supervised.Supervise() // a supervisor of a task has no use for anything below
+	builtin.RunTaskProcess() // a process of a task has no use for anything below
 	os.Exit(run())
 }
 

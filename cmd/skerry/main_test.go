@@ -17,13 +17,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"skerry/drivers/supervised"
+	"skerry/drivers/builtin"
 )
 
 // TestMain lets the scripts of testdata run this very program as skerry, also as the
 // supervisor of its tasks.
 func TestMain(m *testing.M) {
-	supervised.Supervise()
+	builtin.RunTaskProcess()
 	if address := os.Getenv(serveEnv); address != "" {
 		fmt.Fprintln(os.Stderr, serveMetrics(address))
 		os.Exit(1)

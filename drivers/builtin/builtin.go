@@ -4,7 +4,9 @@ package builtin
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
+	"path/filepath"
 
 	"skerry/drivers"
 	"skerry/drivers/docker"
@@ -13,6 +15,8 @@ import (
 	"skerry/drivers/oci"
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
+	"skerry/drivers/supervised"
+	"skerry/drivers/wasm"
 	"skerry/fleet/validate"
 )
 
@@ -33,6 +37,10 @@ type Config struct {
 
 // New makes the drivers that an edge can run, by their names in job files. It starts nothing.
 func New(cfg Config) (map[string]drivers.Driver, error) {
+	dir, err := filepath.Abs(cfg.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("find data directory: %w", err)
+	}
 	raw, err := rawexec.New(rawexec.Config{BootID: cfg.BootID, Log: cfg.Log, DeniedEnv: cfg.DeniedEnv})
 	if err != nil {
 		return nil, err
@@ -48,6 +56,9 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	all := map[string]drivers.Driver{
 		rawexec.Name: raw, exec.Name: isolated, java.Name: jvm, sim.Name: sim.New(sim.NewSimMachine()),
 	}
+	if all[wasm.Name], err = wasm.New(wasm.Config{BootID: cfg.BootID, CacheDir: filepath.Join(dir, "wasm"), Log: cfg.Log}); err != nil {
+		return nil, err
+	}
 	for name, socket := range map[string]string{
 		docker.Docker: cmp.Or(cfg.DockerSocket, docker.DefaultDockerSocket),
 		docker.Podman: cmp.Or(cfg.PodmanSocket, docker.DefaultPodmanSocket),
@@ -62,9 +73,16 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	return all, nil
 }
 
+// RunTaskProcess must be called first in main. It returns at once, unless a driver started this process to run or
+// to supervise a task: then it does that, and ends the process.
+func RunTaskProcess() {
+	supervised.Supervise()
+	wasm.RunModule()
+}
+
 // Names returns the names of the drivers that a job may name.
 func Names() []string {
-	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman}
+	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman, wasm.Name}
 }
 
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
@@ -72,6 +90,6 @@ func Names() []string {
 func Configs() validate.ConfigChecks {
 	return validate.ConfigChecks{
 		rawexec.Name: rawexec.Check, exec.Name: exec.Check, java.Name: java.Check,
-		docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman,
+		docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman, wasm.Name: wasm.Check,
 	}
 }

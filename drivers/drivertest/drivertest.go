@@ -41,6 +41,8 @@ type Harness struct {
 	OOM bool
 	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: there is none.
 	KillSupervisor func(cfg drivers.TaskConfig) error
+	// CannotIgnore says why a task cannot ignore a signal; "": it can.
+	CannotIgnore string
 }
 
 // Behaviour is what a task of the suite does.
@@ -88,6 +90,14 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 
+// skipUnlessIgnoring skips a test of a task that ignores a signal, if the driver has none such.
+func (s *suite) skipUnlessIgnoring() {
+	s.Helper()
+	if s.h.CannotIgnore != "" {
+		s.Skip(s.h.CannotIgnore)
+	}
+}
+
 // newTaskConfig makes the TaskConfig of a task with a name and a behaviour, and its folders.
 func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 	s.Helper()
@@ -100,12 +110,15 @@ func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 			CPU: fleet.DefaultCPU, MemoryMB: fleet.DefaultMemoryMB,
 		},
 		Dir:         filepath.Join(s.root, name),
+		AllocDir:    filepath.Join(s.root, "alloc"),
+		LocalDir:    filepath.Join(s.root, name, "local"),
+		SecretsDir:  filepath.Join(s.root, name, "secrets"),
 		LogDir:      filepath.Join(s.root, "logs"),
 		StateDir:    filepath.Join(s.root, "state", name, "1"),
 		Logs:        fleet.LogConfig{MaxFiles: 3, MaxFileSizeMB: 1},
 		KillTimeout: 5 * time.Second,
 	}
-	for _, dir := range []string{cfg.Dir, cfg.LogDir} {
+	for _, dir := range []string{cfg.Dir, cfg.AllocDir, cfg.LocalDir, cfg.SecretsDir, cfg.LogDir} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			s.Fatal(err)
 		}

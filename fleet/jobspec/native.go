@@ -10,7 +10,6 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
 )
 
 // nativeTree reads HCL's native syntax; nil where there is no job to go on with.
@@ -38,7 +37,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 			locals = append(locals, b)
 		default:
 			p.addDiagnosticAt(b.DefRange(), fmt.Sprintf("unknown block %q", b.Type),
-				validate.Suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
+				suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
 		}
 	}
 	scope, ok := p.evaluationScope(variables, locals)

@@ -130,3 +130,41 @@ func (p *parser) sortedDiagnostics() error {
 	}
 	return said
 }
+
+// suggest returns "did you mean …" where one of the known names is close, and else
+// otherwise.
+func suggest(name string, known []string, otherwise string) string {
+	best, least := "", 1+len(name)/3
+	for _, k := range known {
+		if d := distance(name, k); d <= least && (best == "" || d < least) {
+			best, least = k, d
+		}
+	}
+	if best == "" {
+		return otherwise
+	}
+	return "did you mean " + best + "?"
+}
+
+// distance is how many letters must be changed, added or dropped to make b of a.
+func distance(a, b string) int {
+	if len(a) > 64 || len(b) > 64 {
+		return 64
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost = 1 + min(diagonal, row[j], row[j+1])
+			}
+			diagonal, row[j+1] = row[j+1], cost
+		}
+	}
+	return row[len(b)]
+}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"strconv"
 
 	"skerry/fleet"
 	"skerry/fleet/placement"
@@ -103,7 +104,7 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 		return verdict("datacenter " + n.Datacenter)
 	}
 	for _, d := range f.drivers {
-		if !n.HasDriver(d) {
+		if !hasDriver(n, d) {
 			return missingDrivers
 		}
 	}
@@ -113,6 +114,16 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 		}
 	}
 	return ""
+}
+
+// hasDriver reports whether a node has a driver that is healthy. If the node does not report the driver,
+// its attribute driver.NAME decides.
+func hasDriver(n *fleet.Node, driver string) bool {
+	if d, ok := n.Drivers[driver]; ok {
+		return d.Detected && d.Healthy
+	}
+	has, err := strconv.ParseBool(n.Attributes["driver."+driver])
+	return err == nil && has
 }
 
 // mergeClassEligibility adds the known classes to a blocked evaluation's: a class is eligible if one of
