@@ -59,6 +59,7 @@ edge/link               < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/fingerprint        < fleet drivers devices
+edge/hardware           < fleet drivers devices edge/runner
 edge/local              < fleet edge/store
 edge/files              < fleet
 edge/store              < fleet

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"skerry/cmd/console"
+	"skerry/devices"
 	"skerry/drivers"
 	"skerry/drivers/builtin"
 	"skerry/drivers/docker"
@@ -26,6 +27,7 @@ import (
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
+	"skerry/edge/hardware"
 	"skerry/edge/runner"
 	"skerry/fleet"
 )
@@ -170,9 +172,10 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		return cfg, fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
 	}
 	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
+	kinds := deviceKinds()
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
-		return newRunners(m, known)
+		return newRunners(m, known, kinds)
 	}
 	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) { removeOrphans(ctx, known, keep, log) }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
@@ -182,7 +185,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: deviceKinds(), Address: f.advertisedAddress, Log: log,
+			Finders: kinds, Address: f.advertisedAddress, Log: log,
 		})
 	}
 	return cfg, nil
@@ -200,16 +203,20 @@ func (f *Flags) advertisedAddress() string {
 }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver) (contract.New, error) {
+func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder) (contract.New, error) {
 	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
 	fetcher := artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log.With("component", "artifacts")})
 	fetch, err := artifacts.NewHook(fetcher, dirs.State)
 	if err != nil {
 		return nil, err
 	}
+	gear, err := hardware.New(hardware.Config{Finders: kinds, Log: m.Log})
+	if err != nil {
+		return nil, err
+	}
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{fetch},
+		Hooks: []runner.Hook{gear, fetch},
 	}
 	return factory.NewRunner, nil
 }
