@@ -23,6 +23,7 @@ type AllocStub struct {
 	ClientStatus          string
 	ClientDescription     string
 	TaskStates            map[string]fleet.TaskState
+	Held                  *fleet.Hold `json:",omitempty"` // somebody on site stopped it; nil: nobody
 	DeploymentStatus      *fleet.AllocDeployment
 	FollowupEvalID        fleet.EvalID
 	PreviousAllocation    fleet.AllocID
@@ -68,3 +69,18 @@ type AllocRestartRequest struct {
 
 // AllocSignalRequest sends a signal ("": SIGKILL) to a task of an allocation, or to all for "".
 type AllocSignalRequest struct{ Task, Signal string }
+
+// HeldAlloc is an allocation that somebody on site keeps stopped.
+type HeldAlloc struct {
+	ID           fleet.AllocID
+	Name         string
+	Namespace    string
+	JobID        fleet.JobID
+	JobVersion   uint64
+	TaskGroup    string
+	NodeID       fleet.NodeID
+	NodeName     string
+	Site         string
+	ClientStatus string
+	Held         fleet.Hold
+}

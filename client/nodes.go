@@ -18,6 +18,11 @@ func (c *Client) Fleet(ctx context.Context, l List) (api.FleetStatus, error) {
 	return readAnswer[api.FleetStatus](ctx, c, "/v1/fleet/status", l.queryValues())
 }
 
+// Held lists the allocations that people on site keep stopped.
+func (c *Client) Held(ctx context.Context) ([]api.HeldAlloc, error) {
+	return readList[api.HeldAlloc](ctx, c, "/v1/fleet/held", List{})
+}
+
 // Nodes lists nodes.
 func (c *Client) Nodes(ctx context.Context, l List) ([]api.NodeStub, error) {
 	return readList[api.NodeStub](ctx, c, "/v1/nodes", l)

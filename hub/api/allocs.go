@@ -25,7 +25,7 @@ func allocStub(al *fleet.Alloc) api.AllocStub {
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
 		NodeName: al.NodeName, JobID: al.JobID, JobVersion: al.JobVersion, TaskGroup: al.TaskGroup,
 		DesiredStatus: al.DesiredStatus, DesiredDescription: al.DesiredDescription, DesiredTransition: al.DesiredTransition, Retired: al.Retired,
-		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates,
+		ClientStatus: al.ClientStatus, ClientDescription: al.ClientDescription, TaskStates: al.TaskStates, Held: al.Held,
 		DeploymentStatus: al.DeploymentStatus,
 		FollowupEvalID:   al.FollowupEvalID, PreviousAllocation: al.PreviousAllocation, NextAllocation: al.NextAllocation,
 		RescheduleTracker: al.RescheduleTracker, CreateIndex: al.CreateIndex, ModifyIndex: al.ModifyIndex,

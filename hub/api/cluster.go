@@ -25,6 +25,7 @@ func (a *API) clusterRoutes() {
 	a.mux.HandleFunc("GET /v1/agent/host", a.agentHost)
 	a.mux.HandleFunc("GET /v1/regions", a.writeHandler(a.listRegions))
 	a.mux.HandleFunc("GET /v1/fleet/status", a.readHandler(a.fleetStatus))
+	a.mux.HandleFunc("GET /v1/fleet/held", a.readHandler(a.listHeld))
 }
 
 // statusLeader answers with the QUIC address of the leader that this hub knows. Without a leader it is an error.

@@ -38,6 +38,7 @@ var listEndpoints = []listEndpoint{
 	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*listFixture).addDeployment},
 	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*listFixture).addRunningAlloc},
 	{"/v1/allocations", "/v1/allocations", "ID", (*listFixture).addRunningAlloc},
+	{"/v1/fleet/held", "/v1/fleet/held", "ID", (*listFixture).addHeldAlloc},
 	{"/v1/allocation/{id}/services", "/v1/allocation/FIRST/services", "ID", (*listFixture).moreOfFirst},
 	{"/v1/evaluations", "/v1/evaluations", "ID", (*listFixture).addEvaluation},
 	{"/v1/evaluation/{id}/allocations", "/v1/evaluation/EVALUATION/allocations", "ID", (*listFixture).addRunningAlloc},
@@ -158,6 +159,9 @@ func newListFixture(t *testing.T) *listFixture {
 	for range 5 {
 		l.addRunningAlloc()
 	}
+	for _, id := range l.allocs {
+		l.holdAlloc(id)
+	}
 	return l
 }
 
@@ -236,6 +240,18 @@ func (l *listFixture) addRunningAlloc() {
 	mustRun(l.t, l.hub, l.rows, a.ID)
 	l.rows++
 	l.allocs = append(l.allocs, a.ID)
+}
+
+// holdAlloc has somebody on site stop an allocation.
+func (l *listFixture) holdAlloc(id fleet.AllocID) {
+	mustReport(l.t, l.hub, l.rows, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Hold: &fleet.Hold{By: "anna", Reason: "smoke"}})
+	l.rows++
+}
+
+// addHeldAlloc adds an allocation that somebody on site stops.
+func (l *listFixture) addHeldAlloc() {
+	l.addRunningAlloc()
+	l.holdAlloc(l.allocs[len(l.allocs)-1])
 }
 
 // moreOfFirst has the edge say something of the first allocation: it ends.

@@ -136,7 +136,7 @@ func TestAgentsHealthByKind(t *testing.T) {
 func TestEmptyListsHaveAnIndex(t *testing.T) {
 	_, srv, c := mustServe(t)
 	for _, path := range []string{
-		"jobs", "jobs/statuses", "allocations", "evaluations", "deployments", "services", "scaling/policies", "join/tokens", "node/revocations",
+		"jobs", "jobs/statuses", "allocations", "evaluations", "deployments", "services", "scaling/policies", "join/tokens", "node/revocations", "fleet/held",
 		"node/pool/default/jobs", "node/" + string(nodeID) + "/allocations",
 	} {
 		var list []any

@@ -67,6 +67,9 @@ func writeAlloc(out *console.Output, a fleet.Alloc) {
 	t.Add("Job", fmt.Sprintf("%s, version %d", a.JobID, a.JobVersion))
 	t.Add("Wanted", console.WithReason(a.DesiredStatus, a.DesiredDescription))
 	t.Add("Status", console.WithReason(a.ClientStatus, a.ClientDescription))
+	if a.Held != nil && !a.ClientTerminal() {
+		t.Add("Held", fmt.Sprintf("%s, since %s", a.Held, console.LocalNano(a.Held.Since)))
+	}
 	if a.ReportedStatus != "" && a.ReportedStatus != a.ClientStatus {
 		t.Add("Node said last", a.ReportedStatus)
 	}

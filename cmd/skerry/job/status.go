@@ -237,7 +237,11 @@ func writeAllocs(out *console.Output, allocs []api.AllocStub, all bool) {
 	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name, b.Name) })
 	t := console.NewTable("ID", "ALLOCATION", "NODE", "VERSION", "WANTED", "STATUS", "CHANGED", "TASKS")
 	ended := 0
+	var held []string
 	for _, a := range allocs {
+		if a.Held != nil {
+			held = append(held, fmt.Sprintf("%s on %s was %s.", console.ID(a.ID), a.NodeName, a.Held))
+		}
 		over := (a.Retired || a.DesiredStatus != fleet.DesiredRun) && a.ClientStatus != fleet.ClientRunning && a.ClientStatus != fleet.ClientUnknown
 		if over && !all {
 			ended++
@@ -250,5 +254,8 @@ func writeAllocs(out *console.Output, allocs []api.AllocStub, all bool) {
 	out.Table(t)
 	if ended > 0 {
 		out.Line("%d that have ended are not shown (--all)", ended)
+	}
+	for _, line := range held {
+		out.Line("%s", line)
 	}
 }

@@ -43,7 +43,7 @@ func FleetCommand(s *command.Session) *cobra.Command {
 	status.Flags().IntVar(&show.limit, "limit", fleetRows, "rows shown of each table, nodes that are not ready first; 0 shows all")
 	status.Flags().BoolVarP(&watch, "watch", "w", false, "show it repeatedly, until interrupted")
 	status.Flags().DurationVar(&every, "every", 2*time.Second, "with --watch: time between two updates")
-	c := command.Group("fleet", "Show the whole fleet", status)
+	c := command.Group("fleet", "Show the whole fleet", status, heldCommand(s))
 	c.SuggestFor = []string{"server", "agent-info"}
 	return c
 }
