@@ -190,6 +190,9 @@ func (e *Edge) openComponents() error {
 	e.checks, err = checks.New(checks.Config{
 		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
 		Changed: func(fleet.AllocID) { e.allocs.TriggerReconcile() },
+		Exec: func(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
+			return e.allocs.Exec(ctx, id, task, x)
+		},
 		Unhealthy: func(ctx context.Context, id fleet.AllocID, task, why string) error {
 			return e.allocs.Unhealthy(ctx, id, task, why)
 		},

@@ -19,6 +19,7 @@ import (
 const (
 	Success = "success"
 	Failure = "failure"
+	Warning = "warning" // counts as a success for check_restart and an update, if the job ignores warnings
 	Pending = "pending" // not run yet
 )
 
@@ -31,12 +32,13 @@ const (
 // check is one check of a service in an allocation, with all variables interpolated.
 type check struct {
 	fleet.ServiceCheck
-	id, service, task string        // task is "" for a service of the group
-	address           string        // HOST:PORT
-	machineHost       string        // HOST if it is this machine's address; "": the service sets another one
-	problem           string        // why it cannot run; "": it can
-	countsForHealth   bool          // the allocation's health depends on it
-	restartTarget     string        // task to restart; "": all
+	id, service, task string // task is "" for a service of the group
+	address           string // HOST:PORT
+	machineHost       string // HOST if it is this machine's address; "": the service sets another one
+	problem           string // why it cannot run; "": it can
+	countsForHealth   bool   // the allocation's health depends on it
+	restartTarget     string // task to restart, and to run a script in; "": all
+	alloc             fleet.AllocID
 	started           time.Duration // of the task, or of the last of the group's tasks, since boot
 }
 
@@ -84,7 +86,12 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	said := taskenv.Service(s, env)
 	found := make([]check, 0, len(s.Checks))
 	for i, sc := range s.Checks {
-		c := check{ServiceCheck: sc, service: said.Name, task: task, countsForHealth: sc.OnUpdate != fleet.OnUpdateIgnore, started: started}
+		c := check{ServiceCheck: sc, service: said.Name, task: task, countsForHealth: sc.OnUpdate != fleet.OnUpdateIgnore, started: started, alloc: a.ID}
+		c.Command, c.Args = env.Replace(sc.Command), make([]string, len(sc.Args))
+		for k, arg := range sc.Args {
+			c.Args[k] = env.Replace(arg)
+		}
+		c.GRPCService = env.Replace(sc.GRPCService)
 		c.Path, c.Body, c.Method = env.Replace(sc.Path), env.Replace(sc.Body), env.Replace(sc.Method)
 		c.Protocol, c.TLSServerName = env.Replace(sc.Protocol), env.Replace(sc.TLSServerName)
 		c.Header = make(map[string][]string, len(sc.Header))
@@ -96,7 +103,9 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 		c.Name = cmp.Or(env.Replace(sc.Name), fmt.Sprintf("service: %q check", said.Name))
 		c.restartTarget = cmp.Or(sc.TaskName, s.TaskName, task)
 		c.id = checkID(a.ID, task, s.Name, said.PortLabel, sc.Name, strconv.Itoa(i))
-		c.resolveAddress(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
+		if needsAddress(sc.Type) {
+			c.resolveAddress(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
+		}
 		found = append(found, c)
 	}
 	return found
@@ -129,7 +138,17 @@ func (c *check) pendingResult(a *fleet.Alloc) fleet.CheckResult {
 	if !c.countsForHealth {
 		mode = Readiness
 	}
-	return fleet.CheckResult{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: Pending, Output: "not done yet"}
+	return fleet.CheckResult{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: initialStatuses[c.InitialStatus], Output: "not done yet"}
+}
+
+// passes reports whether a status counts as passing for an update.
+func (c *check) passes(status string) bool {
+	return status == Success || status == Warning && c.OnUpdate == fleet.OnUpdateIgnoreWarnings
+}
+
+// countsAsFailure reports whether a status counts for check_restart.
+func (c *check) countsAsFailure(status string) bool {
+	return status == Failure || status == Warning && (c.CheckRestart == nil || !c.CheckRestart.IgnoreWarnings)
 }
 
 // firstFailure says which of the failing checks is the first by name, and why it fails; "": none fails. It

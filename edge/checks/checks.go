@@ -25,6 +25,7 @@ type Config struct {
 	// restarts all tasks of the allocation.
 	Unhealthy func(ctx context.Context, id fleet.AllocID, task, why string) error
 	Dial      Dial // nil: the system's
+	Exec      Exec // runs script checks; nil: they fail
 	// Has reports whether this machine has an address now. nil: whether an interface has it; with a Dial other
 	// than the system's, always true.
 	Has func(host string) bool
@@ -94,6 +95,9 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 	for i := range now.checks {
 		now.results = append(now.results, now.checks[i].pendingResult(&a))
 		now.passing = append(now.passing, -1)
+		if now.checks[i].passes(now.results[i].Status) {
+			now.passing[i] = c.cfg.Mono()
+		}
 		c.running.Go(func() { c.runCheckLoop(ctx, a.ID, now, i) })
 	}
 	c.followed[a.ID] = now
@@ -154,18 +158,20 @@ func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followed
 	tick := time.NewTicker(max(k.Interval, time.Second))
 	defer tick.Stop()
 	failures, restarted, had := 0, false, false
+	count, shown := counter{}, initialStatuses[k.InitialStatus]
 	for {
 		dial, has := c.cfg.Dial, k.machineHost == "" || c.cfg.Has(k.machineHost)
 		if !has {
 			dial = k.loopbackFallback(dial)
 		}
-		status, output, code := k.probeOnce(ctx, dial)
+		status, output, code := k.probeOnce(ctx, dial, c.cfg.Exec)
 		if ctx.Err() != nil {
 			return
 		}
-		c.recordResult(id, f, i, fleet.CheckResult{Status: status, Output: output, StatusCode: code})
+		shown = count.nextStatus(k, shown, status)
+		c.recordResult(id, f, i, fleet.CheckResult{Status: shown, Output: output, StatusCode: code})
 		switch had = had || has; {
-		case status == Success || c.cfg.Mono() < k.started+startupGrace(k):
+		case !k.countsAsFailure(shown) || c.cfg.Mono() < k.started+startupGrace(k):
 			failures = 0
 		case had && !has: // the address went with the link, which says nothing about the task
 		default:
@@ -216,8 +222,10 @@ func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went fl
 	changed := r.Status != went.Status
 	r.Status, r.Output, r.StatusCode, r.Timestamp = went.Status, went.Output, went.StatusCode, c.cfg.Now().Unix()
 	if changed {
-		f.passing[i] = -1
-		if went.Status == Success {
+		switch {
+		case !f.checks[i].passes(went.Status):
+			f.passing[i] = -1
+		case f.passing[i] < 0:
 			f.passing[i] = c.cfg.Mono()
 		}
 	}

@@ -1,4 +1,4 @@
-// Package checks runs the checks of services, http and tcp, against the addresses of allocations on this edge. It
+// Package checks runs the checks of services (http, tcp, grpc, script) of the allocations on this edge. It
 // needs no hub for that.
 //
 // edge.Open makes Checks. edge/allocs tells it which allocations run (Follow, Forget) and asks if their checks

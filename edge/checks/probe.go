@@ -21,15 +21,24 @@ const maxOutput = 3 << 10
 // Dial opens a connection, as DialContext of net.Dialer does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
-// probeOnce runs a check once, within its timeout. It returns Success or Failure, the text to show, and the
-// status of an HTTP answer (0: none).
-func (c *check) probeOnce(ctx context.Context, dial Dial) (status, output string, code int) {
+// probeOnce runs a check once, within its timeout. It returns Success, Warning or Failure, the text to show, and the
+// status of an HTTP answer or the exit code of a script (0: none).
+func (c *check) probeOnce(ctx context.Context, dial Dial, run Exec) (status, output string, code int) {
 	if c.problem != "" {
 		return Failure, c.problem, 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if c.Type == fleet.CheckTCP {
+	switch c.Type {
+	case fleet.CheckGRPC:
+		status, output = c.probeGRPC(ctx, dial)
+		return status, output, 0
+	case fleet.CheckScript:
+		if run == nil {
+			return Failure, "this edge runs no scripts", 0
+		}
+		return c.probeScript(ctx, run)
+	case fleet.CheckTCP:
 		conn, err := dial(ctx, "tcp", c.address)
 		if err != nil {
 			return Failure, displayText(err.Error()), 0

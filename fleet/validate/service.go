@@ -1,6 +1,7 @@
 package validate
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -118,16 +119,9 @@ func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string
 		if u, err := url.Parse(c.Path); c.Path == "" || err != nil || u.IsAbs() {
 			ps.Add(path+".Path", "an http check needs a path such as /health, not %q", c.Path)
 		}
-	case fleet.CheckGRPC, fleet.CheckScript:
-		if s.Provider == fleet.ProviderNomad {
-			ps.AddHint(path+".Type", "write type = \"http\" or \"tcp\"", "services of provider %s have checks of type http and tcp, not %s", s.Provider, c.Type)
-		}
-		if c.Type == fleet.CheckScript && c.Command == "" {
-			ps.Add(path+".Command", "a script check needs a command")
-		}
-		if c.Type == fleet.CheckScript && where.task == nil && c.TaskName == "" && s.TaskName == "" {
-			ps.Add(path+".TaskName", "a script check of a group's service needs the task that it runs in")
-		}
+	case fleet.CheckGRPC:
+	case fleet.CheckScript:
+		validateScriptCheck(c, ps, path, s, where)
 	default:
 		ps.AddHint(path+".Type", "it is grpc, tcp, http or script", "unknown type of check %q", c.Type)
 	}
@@ -142,9 +136,45 @@ func validateServiceCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string
 	}
 	checkOneOf(ps, path+".InitialStatus", "it is passing, pending, warning or critical", "unknown status", c.InitialStatus,
 		"", "passing", "pending", "warning", "critical")
+	validateThresholds(c, ps, path)
 	checkOnUpdate(ps, path, c.OnUpdate)
 	if c.CheckRestart != nil {
 		validateCheckRestart(c.CheckRestart, ps, path+".CheckRestart")
+	}
+}
+
+// validateScriptCheck checks the parts that only a script check has.
+func validateScriptCheck(c *fleet.ServiceCheck, ps *fleet.Problems, path string, s *fleet.Service, where serviceContext) {
+	if c.Command == "" {
+		ps.Add(path+".Command", "a script check needs a command")
+	}
+	task := cmp.Or(c.TaskName, s.TaskName)
+	switch {
+	case where.task == nil && task == "":
+		ps.Add(path+".TaskName", "a script check of a group's service needs the task that it runs in")
+	case where.task == nil && where.group.Task(task) == nil:
+		ps.Add(path+".TaskName", "there is no task %q", task)
+	}
+}
+
+// maxThreshold bounds how many results in a row a check may ask for.
+const maxThreshold = 1000
+
+// validateThresholds checks how many results in a row a check asks for.
+func validateThresholds(c *fleet.ServiceCheck, ps *fleet.Problems, path string) {
+	for _, n := range []struct {
+		name  string
+		value int
+	}{
+		{"SuccessBeforePassing", c.SuccessBeforePassing}, {"FailuresBeforeCritical", c.FailuresBeforeCritical}, {"FailuresBeforeWarning", c.FailuresBeforeWarning},
+	} {
+		checkNotNegative(ps, path+"."+n.name, n.value)
+		if n.value > maxThreshold {
+			ps.Add(path+"."+n.name, "at most %d are allowed, not %d", maxThreshold, n.value)
+		}
+	}
+	if c.FailuresBeforeWarning > c.FailuresBeforeCritical {
+		ps.Add(path+".FailuresBeforeWarning", "may not be more than failures_before_critical: %d and %d", c.FailuresBeforeWarning, c.FailuresBeforeCritical)
 	}
 }
 

@@ -36,17 +36,8 @@ var unsupported = []struct {
 	{"tagged_addresses", "leave it out, and write another service for each further address", ofServices("TaggedAddresses")},
 	{"weights block", "leave it out: clients of a service weight its instances themselves", ofServices("Weights")},
 	{"enable_tag_override", "leave it out: tags are those of the job", ofServices("EnableTagOverride")},
-	{"type of a check other than http and tcp", "write type = \"http\" or \"tcp\"", ofServices("Checks.Type")},
-	{"command of a check", "leave it out: it belongs to script checks; write a check of type http or tcp", ofServices("Checks.Command")},
-	{"args of a check", "leave it out: it belongs to script checks; write a check of type http or tcp", ofServices("Checks.Args")},
 	{"expose", "leave it out: it belongs to a service mesh", ofServices("Checks.Expose")},
 	{"advertise of a check", "leave it out: a check goes to the address of its service", ofServices("Checks.Advertise")},
-	{"initial_status", "leave it out: a check is pending until its first run, which is at once", ofServices("Checks.InitialStatus")},
-	{"grpc_service", "leave it out, and write a check of type http or tcp", ofServices("Checks.GRPCService")},
-	{"grpc_use_tls", "leave it out, and write a check of type http or tcp", ofServices("Checks.GRPCUseTLS")},
-	{"success_before_passing", "leave it out; min_healthy_time of the update block asks for a check to pass for a while", ofServices("Checks.SuccessBeforePassing")},
-	{"failures_before_critical", "leave it out; limit of check_restart says how many failures restart a task", ofServices("Checks.FailuresBeforeCritical")},
-	{"failures_before_warning", "leave it out: a check passes or fails", ofServices("Checks.FailuresBeforeWarning")},
 	{"volume block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Volumes"}},
 	{"volume_mount block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Tasks.VolumeMounts"}},
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
@@ -146,7 +137,6 @@ func plainServices(list []fleet.Service) []fleet.Service {
 		blank(&s.AddressMode, fleet.AddressAuto, fleet.AddressHost)
 		s.Checks = slices.Clone(s.Checks)
 		for k := range s.Checks {
-			blank(&s.Checks[k].Type, fleet.CheckHTTP, fleet.CheckTCP)
 			blank(&s.Checks[k].AddressMode, fleet.AddressAuto, fleet.AddressHost)
 		}
 	}

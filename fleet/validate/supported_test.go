@@ -25,8 +25,7 @@ var unsupportedExamples = map[string]string{
 	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
-	"Checks.Type": `"grpc"`, "Command": `"x"`, "Args": `["x"]`, "Expose": `true`, "Advertise": `"x"`, "InitialStatus": `"passing"`,
-	"GRPCService": `"x"`, "GRPCUseTLS": `true`, "SuccessBeforePassing": `2`, "FailuresBeforeCritical": `2`, "FailuresBeforeWarning": `2`,
+	"Expose": `true`, "Advertise": `"x"`,
 	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
 }
 

@@ -98,14 +98,24 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 	return out
 }
 
-// idleChecks names the services with ignore_warnings: checks have no warnings.
+// idleChecks names the attributes of checks that checks of their type do not have.
 func idleChecks(g *fleet.TaskGroup) []string {
 	var out []string
 	look := func(services []fleet.Service) {
 		for _, s := range services {
-			asks := func(r *fleet.CheckRestart) bool { return r != nil && r.IgnoreWarnings }
-			if asks(s.CheckRestart) || slices.ContainsFunc(s.Checks, func(c fleet.ServiceCheck) bool { return asks(c.CheckRestart) }) {
-				out = append(out, fmt.Sprintf("group %q: ignore_warnings of service %q is ignored: a check passes or fails", g.Name, s.Name))
+			for i := range s.Checks {
+				c := &s.Checks[i]
+				for _, part := range []struct {
+					name, of string
+					used     bool
+				}{
+					{"command", fleet.CheckScript, c.Command != ""}, {"args", fleet.CheckScript, len(c.Args) > 0},
+					{"grpc_service", fleet.CheckGRPC, c.GRPCService != ""}, {"grpc_use_tls", fleet.CheckGRPC, c.GRPCUseTLS},
+				} {
+					if part.used && c.Type != part.of {
+						out = append(out, fmt.Sprintf("group %q: %s of a check of service %q is ignored: its type is %s, not %s", g.Name, part.name, s.Name, c.Type, part.of))
+					}
+				}
 			}
 		}
 	}

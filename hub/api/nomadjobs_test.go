@@ -182,9 +182,28 @@ job "idle" {
         task            = "main"
         header { X-A = ["b"] }
         check_restart {
-          limit = 3
-          grace = "5s"
+          limit           = 3
+          grace           = "5s"
+          ignore_warnings = true
         }
+      }
+      check {
+        type                     = "grpc"
+        grpc_service             = "till"
+        grpc_use_tls             = true
+        interval                 = "1s"
+        timeout                  = "1s"
+        initial_status           = "warning"
+        success_before_passing   = 2
+        failures_before_critical = 3
+        failures_before_warning  = 2
+      }
+      check {
+        type     = "script"
+        command  = "/bin/true"
+        args     = ["x"]
+        interval = "1s"
+        timeout  = "1s"
       }
       check_restart { limit = 2 }
     }
