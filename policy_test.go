@@ -65,6 +65,7 @@ edge/files              < fleet
 edge/store              < fleet
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
+edge/names              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto
 

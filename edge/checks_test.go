@@ -57,7 +57,7 @@ func mustCheckedService(t testing.TB, dir string) {
 	}
 	if _, err := j.PutDesired(t.Context(), syncproto.Desired{
 		Index: 10, Cluster: "c", Bodies: []syncproto.Body{{Hash: "checked", Job: body}},
-		Run: []syncproto.DesiredAlloc{{ID: shop, JobID: "shop", JobHash: "checked", TaskGroup: "g", Name: "shop.g[0]"}},
+		Run: []syncproto.DesiredAlloc{{ID: shop, Namespace: fleet.DefaultNamespace, JobID: "shop", JobHash: "checked", TaskGroup: "g", Name: "shop.g[0]"}},
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,10 @@ type Config struct {
 	ListenPacket func(ctx context.Context) (net.PacketConn, error)
 	// ListenLocal opens the local API's socket at a path; nil: local.Listen.
 	ListenLocal func(path string) (net.Listener, error)
+	// LocalGroup is a unix group whose members may use the local API; "": the agent's user alone.
+	LocalGroup string
+	// DNS is the address, HOST:PORT, at which DNS queries for services are answered; "": none.
+	DNS string
 	// DialCheck opens the connections of service checks; nil: with the system's dialer.
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.

@@ -18,6 +18,7 @@ import (
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
+	"skerry/edge/names"
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/cron"
@@ -60,6 +61,7 @@ type Edge struct {
 	checks    *checks.Checks
 	allocs    *allocs.Allocs
 	server    *local.Server
+	names     *names.Server // nil: no DNS queries are answered
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
@@ -212,6 +214,16 @@ func (e *Edge) openComponents() error {
 	if err != nil {
 		return err
 	}
+	if e.cfg.LocalGroup != "" {
+		if err := local.Share(e.Socket(), e.cfg.LocalGroup); err != nil {
+			return errors.Join(err, socket.Close())
+		}
+	}
+	if e.cfg.DNS != "" {
+		if e.names, err = names.Listen(e.cfg.DNS, e, e.log.With("component", "names")); err != nil {
+			return errors.Join(fmt.Errorf("open edge: %w", err), socket.Close())
+		}
+	}
 	e.server = local.New(e.Socket(), socket, agent{e}, e.log.With("component", "local"))
 	return nil
 }
@@ -224,6 +236,9 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.allocs.Run(ctx) })
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
 	g.Go(func() error { return e.server.Run(ctx) })
+	if e.names != nil {
+		g.Go(func() error { return e.names.Run(ctx) })
+	}
 	g.Go(func() error { return e.describer.Run(ctx) })
 	g.Go(func() error { e.followMachine(ctx); return nil })
 	g.Go(func() error { e.removeOrphans(ctx); return nil })
@@ -340,6 +355,9 @@ func (e *Edge) Close() error {
 	var errs []error
 	if e.server != nil {
 		errs = append(errs, e.server.Close())
+	}
+	if e.names != nil {
+		errs = append(errs, e.names.Close())
 	}
 	if e.journal != nil {
 		errs = append(errs, e.journal.Close())

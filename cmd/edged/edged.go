@@ -68,6 +68,8 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.NodeClass, "node-class", "", "class of hardware, for constraints")
 	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")
 	flags.StringVar(&f.Bind, "bind", "", "local address to dial hubs from (default: any)")
+	flags.StringVar(&c.LocalGroup, "local-group", "", "unix group whose members may use 'skerry local' (default: only the agent's user)")
+	flags.StringVar(&c.DNS, "dns", "", "address, HOST:PORT, to answer DNS queries for NAME.service.skerry at (default: none)")
 	f.Network.addNetworkFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose logs are kept")

@@ -141,8 +141,8 @@ func (c *check) pendingResult(a *fleet.Alloc) fleet.CheckResult {
 	return fleet.CheckResult{ID: c.id, Check: c.Name, Group: a.Name, Mode: mode, Service: c.service, Task: c.task, Status: initialStatuses[c.InitialStatus], Output: "not done yet"}
 }
 
-// passes reports whether a status counts as passing for an update.
-func (c *check) passes(status string) bool {
+// countsAsPassing reports whether a status counts as passing for an update.
+func (c *check) countsAsPassing(status string) bool {
 	return status == Success || status == Warning && c.OnUpdate == fleet.OnUpdateIgnoreWarnings
 }
 

@@ -95,7 +95,7 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 	for i := range now.checks {
 		now.results = append(now.results, now.checks[i].pendingResult(&a))
 		now.passing = append(now.passing, -1)
-		if now.checks[i].passes(now.results[i].Status) {
+		if now.checks[i].countsAsPassing(now.results[i].Status) {
 			now.passing[i] = c.cfg.Mono()
 		}
 		c.running.Go(func() { c.runCheckLoop(ctx, a.ID, now, i) })
@@ -223,7 +223,7 @@ func (c *Checks) recordResult(id fleet.AllocID, f *followedAlloc, i int, went fl
 	r.Status, r.Output, r.StatusCode, r.Timestamp = went.Status, went.Output, went.StatusCode, c.cfg.Now().Unix()
 	if changed {
 		switch {
-		case !f.checks[i].passes(went.Status):
+		case !f.checks[i].countsAsPassing(went.Status):
 			f.passing[i] = -1
 		case f.passing[i] < 0:
 			f.passing[i] = c.cfg.Mono()

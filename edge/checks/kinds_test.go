@@ -154,7 +154,7 @@ func (s *scripts) runScript(ctx context.Context, id fleet.AllocID, task string, 
 	return code, nil
 }
 
-func (s *scripts) set(code int, output string) {
+func (s *scripts) setExit(code int, output string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.code, s.output = code, output
@@ -186,7 +186,7 @@ func TestScriptCheck(t *testing.T) {
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
 		var s *scripts
 		w, s = newScriptTest(t, fleet.ServiceCheck{Name: "alive", Args: []string{"-n", "${node.unique.id}"}})
-		s.set(0, "fine\n")
+		s.setExit(0, "fine\n")
 		w.followRunning(ctx, 0)
 		if r := w.onlyResult(t); r.Status != checks.Success || r.Output != "fine" {
 			t.Errorf("exit 0: %+v", r)
@@ -194,12 +194,12 @@ func TestScriptCheck(t *testing.T) {
 		if s.ran[0] != "a t [/bin/look -n n]" {
 			t.Errorf("ran %q", s.ran[0])
 		}
-		s.set(1, "slow")
+		s.setExit(1, "slow")
 		passVirtualTime(10 * time.Second)
 		if r := w.onlyResult(t); r.Status != checks.Warning || r.Output != "slow" || r.StatusCode != 1 {
 			t.Errorf("exit 1: %+v", r)
 		}
-		s.set(2, strings.Repeat("é", 10_000))
+		s.setExit(2, strings.Repeat("é", 10_000))
 		passVirtualTime(10 * time.Second)
 		if r := w.onlyResult(t); r.Status != checks.Failure || !strings.HasPrefix(r.Output, "exit code 2: é") || len(r.Output) > 4<<10 {
 			t.Errorf("exit 2: %d bytes, %+v", len(r.Output), r.Status)
@@ -238,7 +238,7 @@ func TestThresholds(t *testing.T) {
 			w, s = newScriptTest(t, tc.c)
 			got := ""
 			for i, exit := range tc.exits {
-				s.set(int(exit-'0'), "")
+				s.setExit(int(exit-'0'), "")
 				if i == 0 {
 					w.followRunning(ctx, 0)
 				} else {
@@ -282,7 +282,7 @@ func TestWarnings(t *testing.T) {
 			}
 			var s *scripts
 			w, s = newScriptTest(t, c)
-			s.set(1, "")
+			s.setExit(1, "")
 			w.followRunning(ctx, 0)
 			passVirtualTime(30 * time.Second)
 			if _, _, ok := w.Passing("a"); ok != ignored {

@@ -22,15 +22,15 @@ func (c *check) probeScript(ctx context.Context, run Exec) (status, output strin
 	})
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return Failure, displayText(fmt.Sprintf("the command did not end within %s: %s", c.Timeout, out.text())), 0
+		return Failure, displayText(fmt.Sprintf("the command did not end within %s: %s", c.Timeout, out.keptText())), 0
 	case err != nil:
 		return Failure, displayText(err.Error()), 0
 	case code == 0:
-		return Success, displayText(out.text()), 0
+		return Success, displayText(out.keptText()), 0
 	case code == 1:
-		return Warning, displayText(out.text()), code
+		return Warning, displayText(out.keptText()), code
 	}
-	return Failure, displayText(fmt.Sprintf("exit code %d: %s", code, out.text())), code
+	return Failure, displayText(fmt.Sprintf("exit code %d: %s", code, out.keptText())), code
 }
 
 // boundedOutput keeps the first maxOutput bytes of both outputs of a command.
@@ -46,7 +46,7 @@ func (o *boundedOutput) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-func (o *boundedOutput) text() string {
+func (o *boundedOutput) keptText() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return string(o.kept)

@@ -49,6 +49,20 @@ func (c *Client) History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Tran
 	return ts, err
 }
 
+// Services returns the registrations of a service that the edge knows of, or all for "".
+func (c *Client) Services(ctx context.Context, namespace, name string) ([]Service, error) {
+	var list []Service
+	err := c.callJSON(ctx, http.MethodGet, "/v1/services", url.Values{"namespace": {namespace}, "name": {name}}, &list)
+	return list, err
+}
+
+// Checks returns the newest results of an allocation's checks, or of all for "".
+func (c *Client) Checks(ctx context.Context, alloc fleet.AllocID) ([]Check, error) {
+	var list []Check
+	err := c.callJSON(ctx, http.MethodGet, "/v1/checks", url.Values{"alloc": {string(alloc)}}, &list)
+	return list, err
+}
+
 // Logs opens a task's output for reading. With Follow, reading ends with the allocation or with ctx.
 func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error) {
 	q := url.Values{

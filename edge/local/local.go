@@ -1,4 +1,4 @@
-// Package local is the edge's HTTP API on a unix socket, DATA/local.sock (mode 0600), with everything
+// Package local is the edge's HTTP API on a unix socket, DATA/local.sock (mode 0600, or 0660 with a group), with everything
 // that an operator on site needs without a hub. The command line uses its Client.
 //
 // edge.Open makes the Server for an Agent. Run serves until its context ends, with one goroutine for
@@ -6,6 +6,8 @@
 //
 //	GET  /v1/status                       Status
 //	GET  /v1/history?alloc=ID             []fleet.Transition
+//	GET  /v1/services?namespace=&name=    []Service
+//	GET  /v1/checks?alloc=ID              []Check
 //	GET  /v1/logs?alloc=ID&task=&stream=&offset=&origin=&follow=   raw bytes
 //	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=&may_return=         204
 //	POST /v1/start?alloc=ID&reason=       Started
@@ -144,4 +146,16 @@ type LogRequest struct {
 	Offset int64  // bytes from Origin
 	Origin string // "start" (the default) or "end"
 	Follow bool
+}
+
+// Service is a registration of a service that the edge knows of.
+type Service struct {
+	fleet.ServiceRegistration
+	Failing string `json:",omitempty"` // name of a check that fails; "": none does
+}
+
+// Check is the newest result of a check of an allocation.
+type Check struct {
+	Alloc fleet.AllocID
+	fleet.CheckResult
 }

@@ -9,8 +9,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/user"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -39,6 +41,14 @@ func (a *fakeAgent) Status(context.Context) (local.Status, error) {
 
 func (a *fakeAgent) History(_ context.Context, id fleet.AllocID) ([]fleet.Transition, error) {
 	return []fleet.Transition{{Seq: 7, Kind: fleet.TransitionAlloc, Alloc: id}}, a.recordCall("history %s", id)
+}
+
+func (a *fakeAgent) Services(_ context.Context, namespace, name string) ([]local.Service, error) {
+	return []local.Service{{ServiceRegistration: fleet.ServiceRegistration{ServiceName: name, Port: 80}, Failing: "alive"}}, a.recordCall("services %s %s", namespace, name)
+}
+
+func (a *fakeAgent) Checks(_ context.Context, id fleet.AllocID) ([]local.Check, error) {
+	return []local.Check{{Alloc: id, CheckResult: fleet.CheckResult{Check: "alive"}}}, a.recordCall("checks %s", id)
 }
 
 func (a *fakeAgent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, error) {
@@ -96,6 +106,12 @@ func TestClientAndServer(t *testing.T) {
 	if ts, err := c.History(ctx, "a1"); err != nil || len(ts) != 1 || ts[0].Seq != 7 {
 		t.Fatalf("history: %+v, %v", ts, err)
 	}
+	if list, err := c.Services(ctx, "ops", "till"); err != nil || len(list) != 1 || list[0].ServiceName != "till" || list[0].Failing != "alive" {
+		t.Fatalf("services: %+v, %v", list, err)
+	}
+	if list, err := c.Checks(ctx, "a1"); err != nil || len(list) != 1 || list[0].Alloc != "a1" || list[0].Check != "alive" {
+		t.Fatalf("checks: %+v, %v", list, err)
+	}
 	out, err := c.Logs(ctx, local.LogRequest{Alloc: "a1", Task: "web", Stream: "stderr", Offset: 5, Origin: "end"})
 	if err != nil {
 		t.Fatal(err)
@@ -110,7 +126,7 @@ func TestClientAndServer(t *testing.T) {
 		t.Fatalf("start: %+v, %v", s, err)
 	}
 	want := []string{
-		"status", "history a1", "logs {Alloc:a1 Task:web Stream:stderr Offset:5 Origin:end Follow:false}",
+		"status", "history a1", "services ops till", "checks a1", "logs {Alloc:a1 Task:web Stream:stderr Offset:5 Origin:end Follow:false}",
 		"stop {Alloc:a1 Reason:too loud NoShutdownDelay:false MayReturn:false}", "stop {Alloc:a1 Reason: NoShutdownDelay:true MayReturn:true}", "restart a1 web odd",
 		"start a1 mended",
 	}
@@ -209,4 +225,47 @@ func FuzzRequest(f *testing.F) {
 			t.Fatalf("%s %s: %s", method, path, resp.Status)
 		}
 	})
+}
+
+// The kernel says who asks, and a group may be let in.
+func TestPeersAndGroups(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "local.sock")
+	a := &peerAgent{}
+	c := mustServe(t, path, a)
+	if err := c.Stop(t.Context(), local.StopRequest{Alloc: "a1"}); err != nil {
+		t.Fatal(err)
+	}
+	me, err := user.Current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if runtime.GOOS == "linux" && a.who != me.Username {
+		t.Errorf("the agent was asked by %q, not %q", a.who, me.Username)
+	}
+	group, err := user.LookupGroupId(me.Gid)
+	if err != nil {
+		t.Skipf("this user's group has no name: %v", err)
+	}
+	if err := local.Share(path, group.Name); err != nil {
+		t.Fatal(err)
+	}
+	for at, want := range map[string]os.FileMode{path: 0o660, filepath.Dir(path): 0o710} {
+		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v, want %v", at, info.Mode(), err, want)
+		}
+	}
+	if err := local.Share(path, "no such group"); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Errorf("an unknown group: %v", err)
+	}
+}
+
+// peerAgent remembers who asked it last.
+type peerAgent struct {
+	fakeAgent
+	who string
+}
+
+func (a *peerAgent) Stop(ctx context.Context, _ local.StopRequest) error {
+	a.who = local.PeerOf(ctx)
+	return nil
 }

@@ -25,6 +25,8 @@ import (
 type Agent interface {
 	Status(ctx context.Context) (Status, error)
 	History(ctx context.Context, alloc fleet.AllocID) ([]fleet.Transition, error)
+	Services(ctx context.Context, namespace, name string) ([]Service, error)
+	Checks(ctx context.Context, alloc fleet.AllocID) ([]Check, error)
 	Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error)
 	Stop(ctx context.Context, req StopRequest) error
 	Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error)
@@ -127,6 +129,10 @@ func (s *Server) routeHandler() http.Handler {
 		}
 		return ts, err
 	}))
+	mux.HandleFunc("GET /v1/services", s.jsonHandler(func(r *http.Request) (any, error) {
+		return s.agent.Services(r.Context(), r.FormValue("namespace"), r.FormValue("name"))
+	}))
+	mux.HandleFunc("GET /v1/checks", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Checks(r.Context(), allocParam(r)) }))
 	mux.HandleFunc("GET /v1/logs", s.streamLogs)
 	mux.HandleFunc("POST /v1/stop", s.jsonHandler(func(r *http.Request) (any, error) {
 		req := StopRequest{Alloc: allocParam(r), Reason: r.FormValue("reason")}

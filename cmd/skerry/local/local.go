@@ -35,7 +35,8 @@ func Command() *cobra.Command {
 	var f localFlags
 	c := &cobra.Command{Use: "local", Short: "Look after this edge on site, with no hub in reach"}
 	f.addLocalFlags(c)
-	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand(), f.storeCommand())
+	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand(), f.storeCommand(),
+		f.servicesCommand(), f.checksCommand(), f.diskCommand())
 	return c
 }
 

@@ -1,0 +1,113 @@
+package edge
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"skerry/edge/checks"
+	"skerry/edge/local"
+	"skerry/fleet"
+	"skerry/fleet/taskenv"
+)
+
+// Services returns the registrations of a service in a namespace that this edge knows of and whose checks do not
+// fail, by their ids. It reads the journal and needs no hub. The name "" means every service, the namespace "" any.
+func (e *Edge) Services(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error) {
+	all, err := e.localServices(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	var live []fleet.ServiceRegistration
+	for _, s := range all {
+		if s.Failing == "" {
+			live = append(live, s.ServiceRegistration)
+		}
+	}
+	return live, nil
+}
+
+// DNSAddr returns the address at which DNS queries are answered; "": nowhere.
+func (e *Edge) DNSAddr() string {
+	if e.names == nil {
+		return ""
+	}
+	return e.names.Addr()
+}
+
+// localServices returns the registrations of Services, and those whose checks fail.
+func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]local.Service, error) {
+	all, err := e.allocs.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the services of this edge: %w", err)
+	}
+	node := e.describer.Node()
+	found := []local.Service{}
+	for id, s := range all {
+		a := s.Desired.Alloc
+		a.NodeID, a.ClientStatus, a.TaskStates = e.node, s.State.ClientStatus, s.State.TaskStates
+		if s.Desired.Stop {
+			a.DesiredStatus = fleet.DesiredStop
+		}
+		if a.Job == nil || namespace != "" && a.Namespace != namespace || s.State.BootID != e.boot {
+			continue // what ran before a reboot has yet to be found
+		}
+		failing := e.failingServices(id)
+		for _, r := range taskenv.Registrations(&a, &node, a.Job.Region) {
+			if name == "" || r.ServiceName == name {
+				found = append(found, local.Service{ServiceRegistration: r, Failing: failing[r.ServiceName]})
+			}
+		}
+	}
+	slices.SortFunc(found, func(x, y local.Service) int {
+		return cmp.Or(cmp.Compare(x.ServiceName, y.ServiceName), cmp.Compare(x.ID, y.ID))
+	})
+	return found, nil
+}
+
+// failingServices returns, by service, the name of a check of an allocation that fails.
+func (e *Edge) failingServices(id fleet.AllocID) map[string]string {
+	failing := map[string]string{}
+	for _, r := range e.checks.Results(id) {
+		if r.Status == checks.Failure && (failing[r.Service] == "" || r.Check < failing[r.Service]) {
+			failing[r.Service] = r.Check
+		}
+	}
+	return failing
+}
+
+// Services returns the services that this edge knows of, for the local API.
+func (a agent) Services(ctx context.Context, namespace, name string) ([]local.Service, error) {
+	return a.e.localServices(ctx, namespace, name)
+}
+
+// Checks returns the newest results of an allocation's checks, or of all for "", by allocation, service and name.
+func (a agent) Checks(ctx context.Context, alloc fleet.AllocID) ([]local.Check, error) {
+	ids := []fleet.AllocID{}
+	if alloc != "" {
+		full, err := a.resolveAllocID(ctx, alloc)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, full)
+	} else {
+		all, err := a.e.allocs.Status(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for id := range all {
+			ids = append(ids, id)
+		}
+	}
+	found := []local.Check{}
+	for _, id := range ids {
+		for _, r := range a.e.checks.Results(id) {
+			found = append(found, local.Check{Alloc: id, CheckResult: r})
+		}
+	}
+	slices.SortFunc(found, func(x, y local.Check) int {
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Alloc, y.Alloc), cmp.Compare(x.Service, y.Service), cmp.Compare(x.Check, y.Check))
+	})
+	return found, nil
+}
