@@ -23,6 +23,7 @@ import (
 	"skerry/drivers/builtin"
 	"skerry/drivers/docker"
 	"skerry/drivers/oci"
+	"skerry/drivers/qemu"
 	"skerry/edge"
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
@@ -52,6 +53,7 @@ type Flags struct {
 	DeniedEnv                  []string // variables that raw_exec keeps from tasks
 	OCIRuntime                 string   // program of exec and java
 	Chroot                     []string // PATH or PATH=PATH IN THE TASK
+	Machines                   qemu.Permissions
 }
 
 // Add adds the flags to a command's.
@@ -158,7 +160,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	var node atomic.Pointer[func() fleet.Node] // of the machine; set before the first task starts
 	known, err := builtin.New(builtin.Config{
 		BootID: f.BootID, DataDir: cfg.DataDir, DockerSocket: f.DockerSocket, PodmanSocket: f.PodmanSocket,
-		Containers: f.Containers, Log: log, DeniedEnv: f.DeniedEnv,
+		Containers: f.Containers, Machines: f.Machines, Log: log, DeniedEnv: f.DeniedEnv,
 		Isolation: oci.Config{Runtime: f.OCIRuntime, Chroot: chroot},
 		TotalMHz: func() int {
 			if read := node.Load(); read != nil {

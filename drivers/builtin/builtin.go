@@ -13,6 +13,7 @@ import (
 	"skerry/drivers/exec"
 	"skerry/drivers/java"
 	"skerry/drivers/oci"
+	"skerry/drivers/qemu"
 	"skerry/drivers/rawexec"
 	"skerry/drivers/sim"
 	"skerry/drivers/supervised"
@@ -32,6 +33,7 @@ type Config struct {
 	// DeniedEnv are variables of the agent's environment that no task of raw_exec gets.
 	DeniedEnv []string
 	Isolation oci.Config // containers of exec and java
+	Machines  qemu.Permissions
 	Log       *slog.Logger
 }
 
@@ -59,6 +61,9 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	if all[wasm.Name], err = wasm.New(wasm.Config{BootID: cfg.BootID, CacheDir: filepath.Join(dir, "wasm"), Log: cfg.Log}); err != nil {
 		return nil, err
 	}
+	if all[qemu.Name], err = qemu.New(qemu.Config{BootID: cfg.BootID, Permissions: cfg.Machines, Log: cfg.Log}); err != nil {
+		return nil, err
+	}
 	for name, socket := range map[string]string{
 		docker.Docker: cmp.Or(cfg.DockerSocket, docker.DefaultDockerSocket),
 		docker.Podman: cmp.Or(cfg.PodmanSocket, docker.DefaultPodmanSocket),
@@ -82,7 +87,7 @@ func RunTaskProcess() {
 
 // Names returns the names of the drivers that a job may name.
 func Names() []string {
-	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman, wasm.Name}
+	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman, wasm.Name, qemu.Name}
 }
 
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
@@ -91,5 +96,6 @@ func Configs() validate.ConfigChecks {
 	return validate.ConfigChecks{
 		rawexec.Name: rawexec.Check, exec.Name: exec.Check, java.Name: java.Check,
 		docker.Docker: docker.CheckDocker, docker.Podman: docker.CheckPodman, wasm.Name: wasm.Check,
+		qemu.Name: qemu.Check,
 	}
 }

@@ -164,6 +164,12 @@ func signal(s *suite) {
 	if err := task.Stop(s.ctx, "SIGSOLDIER", 0); !errorContains(err, "SIGSOLDIER") || task.Ended() {
 		s.Errorf("Stop with an unknown signal: %v, want an error that names it, and the task alive", err)
 	}
+	if s.h.NoSignals != "" {
+		if err := task.Signal(s.ctx, "SIGHUP"); err == nil || task.Ended() {
+			s.Errorf("Signal: %v, want an error, because %s", err, s.h.NoSignals)
+		}
+		return
+	}
 	if s.h.CannotIgnore == "" {
 		if err := task.Signal(s.ctx, "SIGHUP"); err != nil {
 			s.Errorf("Signal that is ignored: %v", err)

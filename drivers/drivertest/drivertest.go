@@ -43,6 +43,8 @@ type Harness struct {
 	KillSupervisor func(cfg drivers.TaskConfig) error
 	// CannotIgnore says why a task cannot ignore a signal; "": it can.
 	CannotIgnore string
+	// NoSignals says why Task.Signal is refused; "": it sends signals.
+	NoSignals string
 }
 
 // Behaviour is what a task of the suite does.

@@ -1,0 +1,108 @@
+package qemu
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"time"
+
+	"skerry/drivers"
+	"skerry/fleet"
+)
+
+const (
+	kvmDevice      = "/dev/kvm"
+	versionTimeout = 20 * time.Second
+	probeTimeout   = time.Minute
+	maxReason      = 200 // bytes of an emulator's message that a person sees
+)
+
+// chooseAccelerator returns the accelerator of a machine: the one that is asked for, or kvm where it works.
+func chooseAccelerator(asked string, p program) (string, error) {
+	switch {
+	case asked == "tcg":
+		return asked, nil
+	case p.withoutKVM == "":
+		return "kvm", nil
+	case asked == "kvm":
+		return "", fleet.Errorf(fleet.CodeUnavailable, "accelerator kvm does not work on this machine: %s", p.withoutKVM).
+			WithHint("leave out accelerator, or add a constraint on ${attr.driver.qemu.kvm}")
+	}
+	return "tcg", nil
+}
+
+// probeKVM makes a small machine with kvm that never runs, and returns why that fails; "": it works. The device
+// alone says too little: nested machines have one with which QEMU ends.
+func probeKVM(path string) string {
+	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
+	if err != nil {
+		return err.Error()
+	}
+	_ = f.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
+	defer cancel()
+	args := append(machineArgs("kvm", fleet.Resources{MemoryMB: 16}), "-nodefaults", "-display", "none", "-S", "-monitor", "stdio")
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.WaitDelay = time.Second
+	cmd.Stdin = strings.NewReader("quit\n")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Run(); err != nil {
+		first, _, _ := strings.Cut(strings.TrimSpace(said.String()), "\n")
+		return fmt.Sprintf("%v: %s", err, strings.ToValidUTF8(first[:min(len(first), maxReason)], ""))
+	}
+	return ""
+}
+
+// versionPattern finds the version in the output of an emulator.
+var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
+
+// findEmulator returns the emulator. It runs it, for its version and to try kvm, only if its file has changed.
+func (d *Driver) findEmulator() (program, error) {
+	path, err := exec.LookPath(d.cfg.Emulator)
+	if err != nil {
+		return program{}, fleet.Errorf(fleet.CodeUnavailable, "%s is not installed", d.cfg.Emulator).
+			WithHint("install QEMU (on Debian qemu-system-x86 or qemu-system-arm)")
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return program{}, drivers.Recoverable(fmt.Errorf("find emulator: %w", err))
+	}
+	d.mu.Lock() // held while it runs: others wait for the same answer
+	defer d.mu.Unlock()
+	if d.program.path == path && d.program.modified.Equal(info.ModTime()) {
+		return d.program, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "--version")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	found := versionPattern.FindSubmatch(out)
+	if err == nil && found == nil {
+		err = errors.New("it names none")
+	}
+	if err != nil {
+		return program{}, drivers.Recoverable(fmt.Errorf("ask %s for its version: %w: %q", path, err, out[:min(len(out), maxReason)]))
+	}
+	d.program = program{path: path, modified: info.ModTime(), version: string(found[1]), withoutKVM: probeKVM(path)}
+	return d.program, nil
+}
+
+// fingerprintEmulator reports whether the emulator is installed, its version, and whether kvm works.
+func (d *Driver) fingerprintEmulator(context.Context) fleet.DriverInfo {
+	p, err := d.findEmulator()
+	if err != nil {
+		return fleet.DriverInfo{Detected: fleet.CodeOf(err) != fleet.CodeUnavailable, HealthDescription: err.Error()}
+	}
+	attributes := map[string]string{"driver." + Name: "1", "driver." + Name + ".version": p.version}
+	if p.withoutKVM == "" {
+		attributes["driver."+Name+".kvm"] = "1"
+	}
+	return fleet.DriverInfo{Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: attributes}
+}
