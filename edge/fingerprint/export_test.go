@@ -10,3 +10,6 @@ func FirstGlobal(addrs []net.Addr) string { return firstGlobal(addrs) }
 
 // ReadLoad reads what the machine has done so far.
 var ReadLoad = readLoad
+
+// MeasureDevices returns what the devices do.
+var MeasureDevices = (*Fingerprinter).measureDevices

@@ -30,7 +30,9 @@ func (f *Fingerprinter) Usage(ctx context.Context) (*usage.Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	return usage.OfHost(before, after, f.MHz(), time.Now().UnixNano()), nil
+	host := usage.OfHost(before, after, f.MHz(), time.Now().UnixNano())
+	host.DeviceStats = f.measureDevices(ctx, time.Now())
+	return host, nil
 }
 
 // MHz returns the clock rate of a core of the stored node; fallbackMHz before the first Read.

@@ -22,7 +22,7 @@ type CPU struct {
 type Resources struct {
 	MemoryStats *Memory
 	CpuStats    *CPU
-	DeviceStats []any // none is measured
+	DeviceStats []DeviceGroup // none is measured of a task
 }
 
 // Task is what a task uses, and each of its processes by its PID.
@@ -82,7 +82,7 @@ type Host struct {
 	CPU              []HostCPU
 	DiskStats        []HostDisk
 	AllocDirStats    *HostDisk
-	DeviceStats      []any // none is measured
+	DeviceStats      []DeviceGroup // of the devices that can be measured
 	Uptime           uint64
 	CPUTicksConsumed float64 // MHz of all cores together
 	Timestamp        int64   // UnixNano, by the edge's clock
