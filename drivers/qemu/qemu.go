@@ -220,7 +220,9 @@ func (d *Driver) buildProcess(_ context.Context, cfg drivers.TaskConfig) (superv
 		return supervised.Process{}, err
 	}
 	argv = append(argv, forwards...)
-	return supervised.Process{Path: p.path, Argv: argv, Env: supervised.Environment(os.Environ(), cfg.Env), Dir: cfg.Dir}, nil
+	process := supervised.Process{Path: p.path, Argv: argv, Env: supervised.Environment(os.Environ(), cfg.Env), Dir: cfg.Dir}
+	cfg.Resources.MemoryMaxMB = -1 // the machine's memory is bounded already, and the emulator needs some more
+	return process, process.UseCgroup(cfg)
 }
 
 // machineArgs returns the flags of the machine's kind, its processors and its memory.

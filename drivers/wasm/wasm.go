@@ -143,9 +143,9 @@ func buildProcess(ctx context.Context, cfg drivers.TaskConfig, cacheDir string) 
 	if err := checkModule(ctx, file); err != nil {
 		return supervised.Process{}, err
 	}
-	return supervised.Process{
-		Path: "/proc/self/exe", Argv: []string{"skerry-wasm", runArg, file}, Env: processEnv, Dir: cfg.Dir,
-	}, nil
+	process := supervised.Process{Path: "/proc/self/exe", Argv: []string{"skerry-wasm", runArg, file}, Env: processEnv, Dir: cfg.Dir}
+	cfg.Resources.MemoryMaxMB = -1 // the module's memory is bounded already, and its process needs some more
+	return process, process.UseCgroup(cfg)
 }
 
 // findModule returns the path of a module: absolute, or below the task's folder or its local folder. It has to be
@@ -182,7 +182,7 @@ func findModule(module string, cfg drivers.TaskConfig) (string, error) {
 func memoryPages(r fleet.Resources) uint32 {
 	const pagesPerMB, most = 16, 1 << 16
 	mb := max(r.MemoryMB, r.MemoryMaxMB)
-	if mb <= 0 || mb >= most/pagesPerMB {
+	if r.MemoryMaxMB < 0 || mb <= 0 || mb >= most/pagesPerMB {
 		return most
 	}
 	return uint32(mb) * pagesPerMB
