@@ -9,3 +9,6 @@ func UnsupportedParts() map[string][]string {
 	}
 	return parts
 }
+
+// IsActionName reports whether an action may have that name.
+func IsActionName(name string) bool { return isActionName(name) }

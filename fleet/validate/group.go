@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"skerry/fleet"
 )
@@ -37,7 +38,9 @@ func validateGroupParts(g *fleet.TaskGroup, ps *fleet.Problems, path string) {
 	}
 }
 
-var hostname = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+var hostname = sync.OnceValue(func() *regexp.Regexp { // compiled when it is needed, and not in each process
+	return regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$`)
+})
 
 func checkNetworks(ps *fleet.Problems, path string, networks []fleet.NetworkResource) {
 	labels, static := map[string]bool{}, map[string]string{}
@@ -49,7 +52,7 @@ func checkNetworks(ps *fleet.Problems, path string, networks []fleet.NetworkReso
 		default:
 			ps.AddHint(at+".Mode", "it is host, bridge, none or cni/NAME", "unknown network mode %q", n.Mode)
 		}
-		if n.Hostname != "" && !strings.Contains(n.Hostname, "${") && (len(n.Hostname) > 253 || !hostname.MatchString(n.Hostname)) {
+		if n.Hostname != "" && !strings.Contains(n.Hostname, "${") && (len(n.Hostname) > 253 || !hostname().MatchString(n.Hostname)) {
 			ps.Add(at+".Hostname", "%q is not a host name", n.Hostname)
 		}
 		for _, list := range []struct {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"skerry/fleet"
 )
@@ -236,14 +238,23 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 	}
 }
 
-// actionName is what Nomad takes, but for what a terminal would not show.
-var actionName = regexp.MustCompile(`^[^\s\pC]{1,128}$`)
+// maxActionName bounds the name of an action, in characters.
+const maxActionName = 128
+
+// isActionName reports whether an action may have that name: one that Nomad takes, without what a terminal does not
+// show. It is no regular expression, because compiling that took 53 ms and 5 MiB in each process that is started.
+func isActionName(name string) bool {
+	n := utf8.RuneCountInString(name)
+	return n > 0 && n <= maxActionName && !strings.ContainsFunc(name, func(r rune) bool {
+		return strings.ContainsRune("\t\n\f\r ", r) || unicode.Is(unicode.C, r)
+	})
+}
 
 func validateActions(t *fleet.Task, ps *fleet.Problems, at string) {
 	seen := map[string]bool{}
 	for i, a := range t.Actions {
 		path := fmt.Sprintf("%s.Actions[%d]", at, i)
-		if !actionName.MatchString(a.Name) {
+		if !isActionName(a.Name) {
 			ps.Add(path+".Name", "%q cannot name an action: at most 128 characters, and no spaces", a.Name)
 		}
 		if seen[a.Name] {
