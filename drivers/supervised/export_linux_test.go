@@ -1,6 +1,10 @@
 package supervised
 
-import "syscall"
+import (
+	"syscall"
+
+	"skerry/fleet"
+)
 
 // ParseStat reads a line of /proc/PID/stat.
 func ParseStat(b []byte) (parent, session int, start uint64, err error) {
@@ -24,3 +28,12 @@ func SignalProcess(pid int, start uint64, sig syscall.Signal) error {
 
 // LastRuntimeError returns the last error in a runtime's log.
 func LastRuntimeError(path string) string { return lastRuntimeError(path) }
+
+// ExecProcess writes the process of a command beside the container of a bundle, and returns it.
+func ExecProcess(bundle, path string, x fleet.Exec) error {
+	process, err := (&Container{Bundle: bundle}).readProcess()
+	if err != nil {
+		return err
+	}
+	return writeExecProcess(path, process, x)
+}

@@ -2,13 +2,16 @@ package supervised_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
 
 	"skerry/drivers/supervised"
+	"skerry/fleet"
 )
 
 // Records that an earlier release has written are read.
@@ -62,6 +65,32 @@ func FuzzRuntimeError(f *testing.F) {
 		}
 		if message := supervised.LastRuntimeError(path); message != "" && !bytes.Contains(bytes.ToLower(b), []byte("msg")) {
 			t.Errorf("%q: message %q", b, message)
+		}
+	})
+}
+
+// A bundle is read without a panic. A command beside the container has its arguments, and the restrictions of the
+// bundle's process.
+func FuzzExecProcess(f *testing.F) {
+	f.Add([]byte(`{"process":{"args":["sleep"],"env":["A=b"],"noNewPrivileges":true,"user":{"uid":65534}}}`), true)
+	f.Add([]byte(`{"process":{"env":[1,null]}}`), true)
+	f.Add([]byte(`{"process":7}`), false)
+	f.Add([]byte(`{}`), false)
+	f.Fuzz(func(t *testing.T, b []byte, tty bool) {
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, "config.json"), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, "process.json")
+		if supervised.ExecProcess(dir, path, fleet.Exec{Command: []string{"id"}, TTY: tty}) != nil {
+			return
+		}
+		var got struct {
+			Args     []string `json:"args"`
+			Terminal bool     `json:"terminal"`
+		}
+		if err := json.Unmarshal(*mustRead(t, path), &got); err != nil || !slices.Equal(got.Args, []string{"id"}) || got.Terminal != tty {
+			t.Errorf("%s: %+v, %v", b, got, err)
 		}
 	})
 }
