@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -114,12 +115,15 @@ func (h Hierarchy) Group(name string) Group {
 // CgroupsPath returns the path of the cgroup with that name, as an OCI runtime takes it.
 func (h Hierarchy) CgroupsPath(name string) string { return "/" + parent + "/" + CleanName(name) }
 
+// probes counts the cgroups that Probe has made: each has a name of its own, because tasks start at the same time.
+var probes atomic.Int64
+
 // Probe makes a cgroup with limits and removes it. An error says why tasks cannot have one.
 func (h Hierarchy) Probe() error {
 	if h.Version() == "none" {
 		return fmt.Errorf("%w: none are mounted", ErrUnavailable)
 	}
-	g := h.Group(fmt.Sprintf("probe-%d", os.Getpid()))
+	g := h.Group(fmt.Sprintf("probe-%d-%d", os.Getpid(), probes.Add(1)))
 	err := g.Create(Limits{CPUShares: 100, Memory: 64 << 20})
 	if err := errors.Join(err, g.Remove()); err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

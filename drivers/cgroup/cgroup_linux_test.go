@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -113,6 +114,28 @@ func TestGroup(t *testing.T) {
 	if err := g.Remove(); err != nil {
 		t.Errorf("again: %v", err)
 	}
+}
+
+// Several tasks that start at once find that cgroups can be made.
+func TestProbeAtOnce(t *testing.T) {
+	h, err := Find()
+	if err == nil {
+		err = h.Probe()
+	}
+	if err != nil {
+		t.Skipf("this machine: %v", err)
+	}
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 10 {
+				if err := h.Probe(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func FuzzParseMounts(f *testing.F) {
