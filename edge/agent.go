@@ -188,6 +188,23 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 	return a.e.allocs.Restart(ctx, id, task, personOf(ctx, reason))
 }
 
+// Exec runs a command beside a task for somebody on site. A row says who ran which program.
+func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (int, error) {
+	id, err := a.resolveAllocID(ctx, req.Alloc)
+	if err != nil {
+		return 0, err
+	}
+	s, err := a.e.heldAllocStatus(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	task, err := findTaskName(s.Desired.Alloc, req.Task)
+	if err != nil {
+		return 0, err
+	}
+	return a.e.allocs.ExecOnSite(ctx, id, task, local.PeerOf(ctx), x)
+}
+
 // personOf returns who asks through the local API, and why.
 func personOf(ctx context.Context, reason string) allocs.Person {
 	return allocs.Person{By: local.PeerOf(ctx), Reason: reason}

@@ -2,6 +2,7 @@ package allocs
 
 import (
 	"context"
+	"fmt"
 
 	"skerry/edge/contract"
 	"skerry/fleet"
@@ -39,4 +40,22 @@ func (a *Allocs) activeAllocOf(id fleet.AllocID) *activeAlloc {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.active[id]
+}
+
+// ExecOnSite is Exec for somebody on site, if the job allows that. A row says who runs which program.
+func (a *Allocs) ExecOnSite(ctx context.Context, id fleet.AllocID, task, by string, x fleet.Exec) (int, error) {
+	u, err := a.findActiveAlloc(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	if err := checkAllowed(&u.alloc, fleet.LocalExec); err != nil {
+		return 0, err
+	}
+	row := fleet.Transition{
+		Kind: fleet.TransitionOperator, Alloc: id, Task: task, Message: Person{By: by, Reason: x.Command[0]}.describeAction("ran a command on site"),
+	}
+	if err := a.cfg.Journal.Record(ctx, row); err != nil {
+		return 0, fmt.Errorf("run a command in allocation %s: %w", fleet.Short(id), err)
+	}
+	return a.Exec(ctx, id, task, x)
 }

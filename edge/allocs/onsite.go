@@ -134,16 +134,6 @@ func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task string, who
 	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: who.describeAction("restarted on site")})
 }
 
-// CheckAllowed returns a fleet.CodeForbidden if the job of an allocation does not let people on site do an action.
-func (a *Allocs) CheckAllowed(ctx context.Context, id fleet.AllocID, action string) error {
-	desired, err := a.readDesired(ctx)
-	if err != nil {
-		return err
-	}
-	of := desired[id].Alloc
-	return checkAllowed(&of, action)
-}
-
 // checkAllowed returns a fleet.CodeForbidden if the job does not let people on site do an action.
 func checkAllowed(of *fleet.Alloc, action string) error {
 	c := of.Job.LocalControlOf(of.TaskGroup)

@@ -155,8 +155,9 @@ func TestForbiddenOnSite(t *testing.T) {
 		o.n.wants["a"] = w
 		o.restartAgent()
 		_, _, started := o.l.Start(t.Context(), "a", allocs.Person{})
+		_, ran := o.l.ExecOnSite(t.Context(), "a", "t", "anna", fleet.Exec{Command: []string{"/bin/true"}})
 		for action, err := range map[string]error{
-			"stop": o.l.Stop(t.Context(), "a", smoke), "start": started, "exec": o.l.CheckAllowed(t.Context(), "a", fleet.LocalExec),
+			"stop": o.l.Stop(t.Context(), "a", smoke), "start": started, "exec": ran,
 		} {
 			if fleet.CodeOf(err) != fleet.CodeForbidden {
 				t.Errorf("%s: %v, want that the job forbids it", action, err)

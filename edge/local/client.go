@@ -160,6 +160,11 @@ func (c *Client) sendBody(ctx context.Context, method, path string, q url.Values
 	if err != nil {
 		return nil, fmt.Errorf("ask the agent for %s: %w", path, err)
 	}
+	return c.sendHTTP(ctx, req, path)
+}
+
+// sendHTTP sends a request to a path, as sendRequest does.
+func (c *Client) sendHTTP(ctx context.Context, req *http.Request, path string) (*http.Response, error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {

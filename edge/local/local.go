@@ -12,6 +12,7 @@
 //	POST /v1/stop?alloc=ID&reason=&no_shutdown_delay=&may_return=         204
 //	POST /v1/start?alloc=ID&reason=       Started
 //	POST /v1/restart?alloc=ID&task=&reason=   204
+//	POST /v1/exec?alloc=ID&task=&tty=&command=…   101, then frames (exec.go)
 //	GET  /v1/store                        Store
 //	PUT  /v1/store?source=&checksum=&name=    store.Entry; the body is the content
 //	DELETE /v1/store?source=              Removed

@@ -23,9 +23,11 @@ import (
 
 // fakeAgent is an Agent that records its calls.
 type fakeAgent struct {
-	asked  []string
-	fail   error
-	output func(ctx context.Context) io.ReadCloser
+	asked []string
+	fail  error
+	// execEnded is closed when a command that waits has ended.
+	execEnded chan struct{}
+	output    func(ctx context.Context) io.ReadCloser
 }
 
 var status = local.Status{NodeID: "n1", Uptime: time.Minute, Allocs: []local.Alloc{{ID: "a1", Tasks: map[string]fleet.TaskState{"web": {State: fleet.TaskRunning}}}}}
@@ -41,6 +43,25 @@ func (a *fakeAgent) Status(context.Context) (local.Status, error) {
 
 func (a *fakeAgent) History(_ context.Context, id fleet.AllocID) ([]fleet.Transition, error) {
 	return []fleet.Transition{{Seq: 7, Kind: fleet.TransitionAlloc, Alloc: id}}, a.recordCall("history %s", id)
+}
+
+func (a *fakeAgent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (int, error) {
+	if a.fail != nil {
+		return 0, a.fail
+	}
+	if req.Command[0] == "wait" {
+		fmt.Fprint(x.Stdout, "begun")
+		<-ctx.Done()
+		close(a.execEnded)
+		return 0, ctx.Err()
+	}
+	typed, err := io.ReadAll(x.Stdin)
+	if err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(x.Stdout, "%s %s %q %t: %s", req.Alloc, req.Task, req.Command, req.TTY, typed)
+	fmt.Fprint(x.Stderr, "oops")
+	return 7, nil
 }
 
 func (a *fakeAgent) Services(_ context.Context, namespace, name string) ([]local.Service, error) {
@@ -268,4 +289,42 @@ type peerAgent struct {
 func (a *peerAgent) Stop(ctx context.Context, _ local.StopRequest) error {
 	a.who = local.PeerOf(ctx)
 	return nil
+}
+
+func TestExec(t *testing.T) {
+	a := &fakeAgent{execEnded: make(chan struct{})}
+	c := mustServe(t, filepath.Join(t.TempDir(), "local.sock"), a)
+	var out, wrong strings.Builder
+	long := strings.Repeat("x", 100_000)
+	code, err := c.Exec(t.Context(), local.ExecRequest{Alloc: "a1", Task: "web", Command: []string{"/bin/sh", "-c"}},
+		fleet.Exec{Stdin: io.NopCloser(strings.NewReader(long)), Stdout: &out, Stderr: &wrong})
+	if want := `a1 web ["/bin/sh" "-c"] false: ` + long; err != nil || code != 7 || out.String() != want || wrong.String() != "oops" {
+		t.Errorf("code %d, %v, %d and %d bytes", code, err, out.Len(), wrong.Len())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	stdin, typing := io.Pipe()
+	defer typing.Close()
+	if _, err := c.Exec(ctx, local.ExecRequest{Alloc: "a1", Command: []string{"wait"}}, fleet.Exec{Stdin: stdin, Stdout: cancelWriter{cancel}, Stderr: io.Discard}); err == nil {
+		t.Error("a command that was left has no error")
+	}
+	select {
+	case <-a.execEnded:
+	case <-time.After(time.Minute):
+		t.Error("the command goes on without its client")
+	}
+	a.fail = fleet.Errorf(fleet.CodeForbidden, "the job does not allow that")
+	if _, err := c.Exec(t.Context(), local.ExecRequest{Alloc: "a1", Command: []string{"x"}}, fleet.Exec{Stdin: io.NopCloser(strings.NewReader("")), Stdout: io.Discard, Stderr: io.Discard}); fleet.CodeOf(err) != fleet.CodeForbidden {
+		t.Errorf("what the job forbids: %v", err)
+	}
+	if _, err := c.Exec(t.Context(), local.ExecRequest{Alloc: "a1"}, fleet.Exec{Stdin: io.NopCloser(strings.NewReader(""))}); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Errorf("no command: %v", err)
+	}
+}
+
+// cancelWriter cancels once something is written.
+type cancelWriter struct{ cancel context.CancelFunc }
+
+func (w cancelWriter) Write(b []byte) (int, error) {
+	w.cancel()
+	return len(b), nil
 }

@@ -31,6 +31,7 @@ type Agent interface {
 	Stop(ctx context.Context, req StopRequest) error
 	Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error)
 	Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error
+	Exec(ctx context.Context, req ExecRequest, x fleet.Exec) (code int, err error)
 }
 
 // shutdownTimeout bounds a pending request when the agent stops.
@@ -134,6 +135,7 @@ func (s *Server) routeHandler() http.Handler {
 	}))
 	mux.HandleFunc("GET /v1/checks", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Checks(r.Context(), allocParam(r)) }))
 	mux.HandleFunc("GET /v1/logs", s.streamLogs)
+	mux.HandleFunc("POST /v1/exec", s.serveExec)
 	mux.HandleFunc("POST /v1/stop", s.jsonHandler(func(r *http.Request) (any, error) {
 		req := StopRequest{Alloc: allocParam(r), Reason: r.FormValue("reason")}
 		for name, into := range map[string]*bool{"no_shutdown_delay": &req.NoShutdownDelay, "may_return": &req.MayReturn} {
