@@ -19,8 +19,9 @@
 // The daemon writes a container's output to its own bounded log files. Task.Wait copies them to the log files of
 // the allocation, from the recorded position, so that a restart of the agent loses nothing.
 //
-// A Driver starts no goroutine and makes no connection before its daemon's socket exists. It is used by the edge
-// through drivers/builtin; hubs call Check.
+// A Driver starts a goroutine for each Stop, which ends with the daemon's answer, and no others. It makes no
+// connection before its daemon's socket exists. The edge uses it through drivers/builtin; hubs call CheckDocker and
+// CheckPodman.
 package docker
 
 import (

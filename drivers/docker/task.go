@@ -159,8 +159,20 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	if signal == "" {
 		signal = fleet.DefaultKillSignal
 	}
-	if err := t.stopContainer(ctx, signalName(signal), timeout); err != nil {
-		return fmt.Errorf("stop task %s: %w", t.cfg.ID, err)
+	// The request is made although the caller may give up before it has reached a slow daemon.
+	asked := make(chan error, 1)
+	go func() {
+		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+startTimeout)
+		defer cancel()
+		asked <- t.stopContainer(detached, signalName(signal), timeout)
+	}()
+	select {
+	case err := <-asked:
+		if err != nil {
+			return fmt.Errorf("stop task %s: %w", t.cfg.ID, err)
+		}
+	case <-ctx.Done():
+		return fmt.Errorf("stop task %s: %w", t.cfg.ID, ctx.Err())
 	}
 	state, err := t.waitEnded(ctx)
 	if err != nil {
