@@ -180,3 +180,23 @@ type NetworkCreator interface {
 	// DestroyNetwork removes it. A missing one is no error.
 	DestroyNetwork(ctx context.Context, alloc fleet.AllocID) error
 }
+
+// Values of TaskHealth.Status.
+const (
+	HealthUnknown  = "" // the task has no check of its own
+	HealthStarting = "starting"
+	HealthGood     = "healthy"
+	HealthBad      = "unhealthy"
+)
+
+// TaskHealth is the result of a check that belongs to the task itself, such as that of a container's image.
+type TaskHealth struct {
+	Status string
+	Output string // of the last check that failed
+}
+
+// HealthReporter is implemented by a Driver whose tasks may check themselves.
+type HealthReporter interface {
+	// TaskHealth returns the health of a running task.
+	TaskHealth(ctx context.Context, cfg TaskConfig) (TaskHealth, error)
+}

@@ -207,6 +207,8 @@ const (
 	TaskReconnected   = "Reconnected"
 	TaskTemplate      = "Template" // a template was rendered, waits for its sources, or is older than they are
 
+	TaskHealth = "Driver Health" // a task's own check, as its driver reports it, began to fail or to pass
+
 	TaskDownloadingArtifacts   = "Downloading Artifacts"
 	TaskFailedArtifactDownload = "Failed Artifact Download"
 )

@@ -220,7 +220,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	}
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{gear, fetch},
+		Hooks: []runner.Hook{gear, fetch, runner.DriverHealth{Drivers: known}},
 	}
 	return factory.NewRunner, nil
 }

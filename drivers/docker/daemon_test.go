@@ -315,3 +315,19 @@ func mustBusybox(tb testing.TB) []byte {
 	}
 	return b.Bytes()
 }
+
+// mustCheckedImage makes the test image with a health check and returns its name.
+func mustCheckedImage(tb testing.TB, d *daemon) string {
+	tb.Helper()
+	const name = "localhost/skerry-checked:1"
+	answer, err := d.mustClient(tb).ImageImport(tb.Context(), client.ImageImportSource{Source: bytes.NewReader(mustBusybox(tb)), SourceName: "-"}, name,
+		client.ImageImportOptions{Changes: []string{"HEALTHCHECK --interval=1s --retries=1 CMD [\"sh\", \"-c\", \"ls /local/well || { echo not well; exit 1; }\"]"}})
+	if err != nil {
+		tb.Fatalf("make image: %v", err)
+	}
+	defer answer.Close()
+	if _, err := io.Copy(io.Discard, answer); err != nil {
+		tb.Fatalf("make image: %v", err)
+	}
+	return name
+}

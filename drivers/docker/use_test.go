@@ -203,3 +203,36 @@ func TestUndetected(t *testing.T) {
 		t.Errorf("%v, %v", removed, err)
 	}
 }
+
+// TestHealth reads the result of an image's own health check.
+func TestHealth(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		if d.name == docker.Podman {
+			t.Skip("Podman needs systemd to run health checks")
+		}
+		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
+		cfg.Config["image"] = mustCheckedImage(t, d)
+		driver := d.mustDriver(t, "boot")
+		mustStart(t, driver, cfg)
+		health := func() drivers.TaskHealth {
+			h, err := driver.TaskHealth(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return h
+		}
+		pollUntil(t, func() (bool, string) {
+			h := health()
+			return h.Status == drivers.HealthBad && strings.Contains(h.Output, "not well"), h.Status + " " + h.Output
+		})
+		if err := os.WriteFile(filepath.Join(cfg.LocalDir, "well"), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		pollUntil(t, func() (bool, string) { return health().Status == drivers.HealthGood, health().Status })
+		other := newTaskConfig(t, "plain", "while :; do sleep 100 & wait $!; done")
+		mustStart(t, driver, other)
+		if h, err := driver.TaskHealth(t.Context(), other); err != nil || h.Status != drivers.HealthUnknown {
+			t.Errorf("a task without a check: %+v, %v", h, err)
+		}
+	})
+}
