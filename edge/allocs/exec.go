@@ -29,6 +29,10 @@ func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*active
 		return nil, err
 	}
 	u := a.activeAllocOf(id)
+	if held := a.cfg.Journal.States()[id].Held; held != nil {
+		return nil, fleet.Errorf(fleet.CodeConflict, "allocation %s does not run: it was %s", fleet.Short(id), held).
+			WithHint("on the edge itself: skerry local start %s", fleet.Short(id))
+	}
 	if u == nil {
 		return nil, fleet.Errorf(fleet.CodeConflict, "run a command in allocation %s: it is not running", fleet.Short(id))
 	}

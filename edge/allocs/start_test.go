@@ -81,6 +81,10 @@ func TestStopOnSiteHolds(t *testing.T) {
 		if err := o.l.Stop(t.Context(), "a", smoke); fleet.CodeOf(err) != fleet.CodeConflict {
 			t.Errorf("stop what is held: %v", err)
 		}
+		err := o.l.Order(t.Context(), allocs.Order{Alloc: "a", Why: "restarted by an operator"})
+		if fleet.CodeOf(err) != fleet.CodeConflict || !strings.Contains(err.Error(), "stopped on site by anna: smoke") {
+			t.Errorf("a hub restarts what is held: %v", err)
+		}
 		o.restartAgent()
 		o.wantState("a", 2, fleet.ClientPending) // a runner looks whether anything of it still runs
 		if did := o.f.runnersOf("a")[1].did; len(did) != 1 || did[0] != "hold" {

@@ -52,3 +52,25 @@ func TestReconnected(t *testing.T) {
 		}
 	}
 }
+
+// A cluster that went back is told again who holds an allocation, also one that never ran, and that others are not held.
+func TestHoldsAreRestated(t *testing.T) {
+	hold := &fleet.Hold{By: "anna", Reason: "smoke"}
+	states := map[fleet.AllocID]journal.State{
+		"a": {ClientStatus: fleet.ClientPending, BootID: boot1, Seq: 1, Held: hold},
+		"b": {BootID: boot1, Seq: 2, Held: hold},
+		"c": {ClientStatus: fleet.ClientRunning, BootID: boot1, Seq: 3},
+	}
+	held, released := map[fleet.AllocID]int{}, map[fleet.AllocID]int{}
+	for _, row := range journal.Restatement(states, journal.Moment{Boot: boot1}, "why") {
+		if row.Hold == hold {
+			held[row.Alloc]++
+		}
+		if row.Released {
+			released[row.Alloc]++
+		}
+	}
+	if held["a"] != 1 || held["b"] != 1 || len(held) != 2 || released["c"] != 1 || len(released) != 1 {
+		t.Errorf("held %v, released %v", held, released)
+	}
+}

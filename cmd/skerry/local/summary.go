@@ -13,6 +13,9 @@ import (
 // statusSummary says in a few sentences, for whoever stands before the machine, whether it works.
 func statusSummary(s local.Status, now time.Time) string {
 	parts := []string{linkSentence(s, now), tasksSentence(s.Allocs)}
+	if held := heldSentence(s.Allocs); held != "" {
+		parts = append(parts, held)
+	}
 	if n := s.Journal.Unacknowledged; n > 0 {
 		verb := "wait"
 		if n == 1 {
@@ -66,7 +69,7 @@ func durationInWords(d time.Duration) string {
 func tasksSentence(allocs []local.Alloc) string {
 	running, all := 0, 0
 	for _, a := range allocs {
-		if hasEnded(a) || a.Desired != fleet.DesiredRun {
+		if hasEnded(a) || a.Held != nil || a.Desired != fleet.DesiredRun {
 			continue
 		}
 		if len(a.Tasks) == 0 {
@@ -93,6 +96,23 @@ func tasksSentence(allocs []local.Alloc) string {
 		verb = "runs"
 	}
 	return fmt.Sprintf("%d of %s %s.", running, console.Count(all, "task"), verb)
+}
+
+// heldSentence counts the allocations that somebody on site stopped; "": none is.
+func heldSentence(allocs []local.Alloc) string {
+	n := 0
+	for _, a := range allocs {
+		if a.Held != nil && !hasEnded(a) {
+			n++
+		}
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 allocation is stopped on site."
+	}
+	return fmt.Sprintf("%d allocations are stopped on site.", n)
 }
 
 // hasEnded reports whether the edge has finished with an allocation.

@@ -37,6 +37,12 @@ func TestSummary(t *testing.T) {
 		"Connected to the hubs. The one task runs.": {
 			Enrolled: true, Link: local.Link{State: "connected", Away: time.Second}, Allocs: []local.Alloc{allocOf(fleet.ClientRunning, fleet.DesiredRun, runs)},
 		},
+		"Connected to the hubs. 1 of 2 tasks runs. 1 allocation is stopped on site.": {
+			Enrolled: true, Link: local.Link{State: "connected"}, Allocs: []local.Alloc{
+				allocOf(fleet.ClientRunning, fleet.DesiredRun, runs, waits),
+				{ClientStatus: fleet.ClientPending, Desired: fleet.DesiredRun, Held: &fleet.Hold{}, Tasks: map[string]fleet.TaskState{"a": waits}},
+			},
+		},
 		"No hub has admitted this machine yet. Nothing is to run here.": {Link: local.Link{State: "enrolling"}},
 		"No hub has answered yet. Nothing is to run here.":              {Enrolled: true, Link: local.Link{State: "connecting"}},
 		"The hubs refuse this machine: a clone. Nothing is to run here. The disk is full: free some space (3 of 8 MiB that the agent keeps for this are left).": {
