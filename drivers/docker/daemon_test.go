@@ -237,7 +237,7 @@ func (d *daemon) mustRun(tb testing.TB) {
 		tb.Fatal(err)
 	}
 	c := d.mustClient(tb)
-	answer, err := c.ImageImport(tb.Context(), client.ImageImportSource{Source: bytes.NewReader(mustBusybox(tb)), SourceName: "-"}, testImage, client.ImageImportOptions{})
+	answer, err := c.ImageImport(tb.Context(), client.ImageImportSource{Source: bytes.NewReader(mustBusybox(tb, "")), SourceName: "-"}, testImage, client.ImageImportOptions{})
 	if err != nil {
 		tb.Fatalf("make image: %v", err)
 	}
@@ -282,8 +282,8 @@ func forEachDaemon(t *testing.T, test func(t *testing.T, d *daemon)) {
 	}
 }
 
-// mustBusybox returns the file system of an image with busybox, as a tar.
-func mustBusybox(tb testing.TB) []byte {
+// mustBusybox returns the file system of an image with busybox, as a tar. Another mark makes another layer.
+func mustBusybox(tb testing.TB, mark string) []byte {
 	tb.Helper()
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -309,6 +309,7 @@ func mustBusybox(tb testing.TB) []byte {
 		add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
 	}
 	add(tar.Header{Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"))
+	add(tar.Header{Name: "etc/mark", Mode: 0o644}, []byte(mark))
 	add(tar.Header{Name: "tmp/", Mode: 0o1777, Typeflag: tar.TypeDir}, nil)
 	if err := w.Close(); err != nil {
 		tb.Fatal(err)
@@ -320,7 +321,7 @@ func mustBusybox(tb testing.TB) []byte {
 func mustCheckedImage(tb testing.TB, d *daemon) string {
 	tb.Helper()
 	const name = "localhost/skerry-checked:1"
-	answer, err := d.mustClient(tb).ImageImport(tb.Context(), client.ImageImportSource{Source: bytes.NewReader(mustBusybox(tb)), SourceName: "-"}, name,
+	answer, err := d.mustClient(tb).ImageImport(tb.Context(), client.ImageImportSource{Source: bytes.NewReader(mustBusybox(tb, "")), SourceName: "-"}, name,
 		client.ImageImportOptions{Changes: []string{"HEALTHCHECK --interval=1s --retries=1 CMD [\"sh\", \"-c\", \"ls /local/well || { echo not well; exit 1; }\"]"}})
 	if err != nil {
 		tb.Fatalf("make image: %v", err)

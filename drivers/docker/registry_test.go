@@ -3,6 +3,7 @@ package docker_test
 import (
 	"bytes"
 	"compress/gzip"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -38,7 +39,7 @@ type registry struct {
 func mustRegistry(tb testing.TB, d *daemon) *registry {
 	tb.Helper()
 	var layer bytes.Buffer
-	files := mustBusybox(tb)
+	files := mustBusybox(tb, rand.Text()) // Podman remembers layers of earlier runs
 	zip := gzip.NewWriter(&layer)
 	_, err := zip.Write(files)
 	if err == nil {
