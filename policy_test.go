@@ -58,6 +58,8 @@ edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
+edge/network            < fleet drivers edge/runner
+edge/volumes            < fleet drivers edge/runner
 edge/fingerprint        < fleet drivers devices
 edge/hardware           < fleet drivers devices edge/runner
 edge/local              < fleet edge/store

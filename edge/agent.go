@@ -5,8 +5,10 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -247,6 +249,15 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")
 	req.Ended = e.allocEnded(id)
 	return tasklog.Open(ctx, req)
+}
+
+// hasEnded reports whether an allocation has ended: by the journal, or because neither that nor the disk has it.
+func (e *Edge) hasEnded(id fleet.AllocID) bool {
+	if s, ok := e.journal.State(id); ok {
+		return s.Terminal()
+	}
+	_, err := os.Stat(e.dir.File(allocsDir, string(id)))
+	return errors.Is(err, os.ErrNotExist)
 }
 
 // allocEnded returns a function that reports whether an allocation has ended.

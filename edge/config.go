@@ -79,7 +79,9 @@ type Machine struct {
 	Now     func() time.Time     // wall clock: shown, never used for a decision
 	Node    func() fleet.Node    // this machine's node, as last read
 	Store   *store.Store         // nil without Config.StoreBytes
-	Log     *slog.Logger
+	// Ended reports whether an allocation has ended, or was never here.
+	Ended func(fleet.AllocID) bool
+	Log   *slog.Logger
 }
 
 // Describer supplies the fleet.Node of this machine: its attributes, resources, drivers and devices.

@@ -7,6 +7,8 @@ import "slices"
 type AssignedResources struct {
 	Ports []AssignedPort                   `json:",omitempty"` // of the group, those of fixed numbers first
 	Tasks map[string]AssignedTaskResources `json:",omitempty"`
+	// Volumes are the host volumes that no other allocation of the node may write meanwhile.
+	Volumes []string `json:",omitempty"`
 }
 
 // AssignedPort is a port of the host that an allocation may use.
@@ -32,7 +34,9 @@ type AssignedDevice struct {
 }
 
 // Empty reports whether nothing is assigned.
-func (a *AssignedResources) Empty() bool { return a == nil || len(a.Ports) == 0 && len(a.Tasks) == 0 }
+func (a *AssignedResources) Empty() bool {
+	return a == nil || len(a.Ports)+len(a.Tasks)+len(a.Volumes) == 0
+}
 
 // CoreIDs lists the cores of all tasks, in order.
 func (a *AssignedResources) CoreIDs() []int {
@@ -62,9 +66,21 @@ func (a *AssignedResources) DeviceIDs() []string {
 	return ids
 }
 
-// NeedsAssignedResources reports whether the group asks for ports, cores or devices.
+// SoleVolumes are the names of the host volumes that one allocation of the group needs for itself, in order.
+func (g *TaskGroup) SoleVolumes() []string {
+	var names []string
+	for _, v := range g.Volumes {
+		if v.Type == VolumeHost && v.AccessMode == AccessSingleWriter && !v.ReadOnly {
+			names = append(names, v.Source)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// NeedsAssignedResources reports whether the group asks for ports, cores, devices or volumes of its own.
 func (g *TaskGroup) NeedsAssignedResources() bool {
-	if len(g.Ports()) > 0 {
+	if len(g.Ports())+len(g.SoleVolumes()) > 0 {
 		return true
 	}
 	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Resources.Cores > 0 || len(t.Resources.Devices) > 0 })

@@ -17,6 +17,7 @@ type (
 	EvalID       string
 	DeploymentID string
 	JobID        string
+	VolumeID     string // of a dynamic host volume
 	HubID        string // a hub's name, unique in its region
 	BootID       string // the kernel's boot id of a machine
 	InstanceID   string // drawn anew by every start of an agent process

@@ -49,6 +49,22 @@ type CNIConfig struct {
 	Args map[string]string
 }
 
+// AttributeNetworkMode is the attribute "1" of a node that can run groups in the network mode behind it.
+const AttributeNetworkMode = "network.mode."
+
+// NetworkMode returns the mode of the group's network; a group without one is in the host's.
+func (g *TaskGroup) NetworkMode() string {
+	if len(g.Networks) == 0 || g.Networks[0].Mode == "" {
+		return NetworkHost
+	}
+	return g.Networks[0].Mode
+}
+
+// HasNetworkMode reports whether the node can run groups in a network mode.
+func (n *Node) HasNetworkMode(mode string) bool {
+	return mode == NetworkHost || n.Attributes[AttributeNetworkMode+mode] == "1"
+}
+
 // Ports returns all ports of a group's networks, those of fixed numbers first.
 func (g *TaskGroup) Ports() []Port {
 	var ports []Port

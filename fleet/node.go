@@ -58,14 +58,15 @@ type Node struct {
 	Reserved              Resources // not for tasks
 	Drivers               map[string]DriverInfo
 	Devices               []Device
-	HostNetworks          []HostNetwork `json:",omitempty"` // none: one, DefaultHostNetwork
-	ReservedPorts         string        `json:",omitempty"` // of all addresses, never given out
-	MinDynamicPort        int           `json:",omitempty"` // 0: fleet.MinDynamicPort
-	MaxDynamicPort        int           `json:",omitempty"` // 0: fleet.MaxDynamicPort
-	MaxAllocs             int           `json:",omitempty"` // at once; 0: any number
-	Address               string        // where its session was last seen from; never a place to dial
-	HTTPAddr              string        `cbor:"-"` // where a request for its files and logs goes: the hub that answers sets it
-	Version               string        // of the agent
+	HostNetworks          []HostNetwork         `json:",omitempty"` // none: one, DefaultHostNetwork
+	HostVolumes           map[string]HostVolume // by name
+	ReservedPorts         string                `json:",omitempty"` // of all addresses, never given out
+	MinDynamicPort        int                   `json:",omitempty"` // 0: fleet.MinDynamicPort
+	MaxDynamicPort        int                   `json:",omitempty"` // 0: fleet.MaxDynamicPort
+	MaxAllocs             int                   `json:",omitempty"` // at once; 0: any number
+	Address               string                // where its session was last seen from; never a place to dial
+	HTTPAddr              string                `cbor:"-"` // where a request for its files and logs goes: the hub that answers sets it
+	Version               string                // of the agent
 	Events                []NodeEvent
 
 	DescriptionHash string // of what the edge says of itself; see Heartbeat

@@ -94,6 +94,7 @@ func TestClientReadsNode(t *testing.T) {
 			{Kind: "usb", Vendor: "v", Type: "usb", Name: "p", ID: "2"},
 			{Kind: "usb", Vendor: "w", Type: "usb", Name: "q", ID: "3"},
 		},
+		HostVolumes:     map[string]fleet.HostVolume{"data": {Path: "/srv/data", ReadOnly: true, ID: "v1"}},
 		Events:          []fleet.NodeEvent{{Message: "m", Timestamp: time.Unix(5, 0).UTC(), CreateIndex: 3}},
 		StatusUpdatedAt: 7, CreateIndex: 1, ModifyIndex: 2, ChainHash: []byte{1, 2},
 	}
@@ -102,6 +103,9 @@ func TestClientReadsNode(t *testing.T) {
 	if got.Status != "ready" || got.NodeResources.Cpu.CpuShares != 4000 || got.NodeResources.Memory.MemoryMB != 2048 ||
 		got.NodeResources.Disk.DiskMB != 9000 || got.ReservedResources.Cpu.CpuShares != 100 || *got.Resources.CPU != 4000 {
 		t.Errorf("node %+v", got)
+	}
+	if v := got.HostVolumes["data"]; v == nil || v.Path != "/srv/data" || !v.ReadOnly || v.ID != "v1" {
+		t.Errorf("host volumes %+v", got.HostVolumes)
 	}
 	devices := got.NodeResources.Devices
 	if len(devices) != 2 || devices[0].ID() != "v/usb/p" || len(devices[0].Instances) != 2 || *devices[0].Attributes["class"].StringVal != "08" {

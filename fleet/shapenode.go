@@ -62,6 +62,12 @@ type (
 		ReservedPorts string
 		Addresses     []HostNetwork
 	}
+	// hostVolumeShape has the volume's name twice, as Nomad's nodes.
+	hostVolumeShape struct {
+		Name, Path string
+		ReadOnly   bool
+		ID         VolumeID
+	}
 	deviceShape struct {
 		Vendor, Type, Name string
 		Instances          []instanceShape
@@ -79,6 +85,7 @@ type (
 		Drain                   bool
 		NodeMaxAllocs           int
 		HostNetworks            map[string]hostNetworkShape
+		HostVolumes             map[string]hostVolumeShape
 		Links, Meta, Attributes map[string]string
 		NodeResources           nodeResourcesShape
 		ReservedResources       nodeReservedShape
@@ -90,7 +97,7 @@ type (
 func (n Node) MarshalJSON() ([]byte, error) {
 	all, reserved := n.resourcesShape(), n.reservedShape()
 	shape := nodeShape{
-		plainNode: (*plainNode)(&n), Drain: n.DrainStrategy != nil, NodeMaxAllocs: n.MaxAllocs, HostNetworks: n.hostNetworkShapes(),
+		plainNode: (*plainNode)(&n), Drain: n.DrainStrategy != nil, NodeMaxAllocs: n.MaxAllocs, HostNetworks: n.hostNetworkShapes(), HostVolumes: n.hostVolumeShapes(),
 		Links: map[string]string{}, Meta: n.Meta, Attributes: n.Attributes, NodeResources: all, ReservedResources: reserved,
 	}
 	if shape.Meta == nil {
@@ -148,7 +155,23 @@ func (n *Node) UnmarshalJSON(data []byte) error {
 	for _, name := range slices.Sorted(maps.Keys(shape.HostNetworks)) {
 		n.HostNetworks = append(n.HostNetworks, shape.HostNetworks[name].Addresses...)
 	}
+	n.HostVolumes = nil
+	if len(shape.HostVolumes) > 0 {
+		n.HostVolumes = make(map[string]HostVolume, len(shape.HostVolumes))
+	}
+	for name, v := range shape.HostVolumes {
+		n.HostVolumes[name] = HostVolume{v.Path, v.ReadOnly, v.ID}
+	}
 	return nil
+}
+
+// hostVolumeShapes are the host volumes of a node, by name.
+func (n *Node) hostVolumeShapes() map[string]hostVolumeShape {
+	shapes := make(map[string]hostVolumeShape, len(n.HostVolumes))
+	for name, v := range n.HostVolumes {
+		shapes[name] = hostVolumeShape{name, v.Path, v.ReadOnly, v.ID}
+	}
+	return shapes
 }
 
 // hostNetworkShapes are the networks that a node names, by name.
@@ -178,6 +201,12 @@ func hostCIDR(ip string) string {
 // any, and the range of its dynamic ports.
 func (n *Node) networkShapes(r *nodeResourcesShape) {
 	r.MinDynamicPort, r.MaxDynamicPort = n.DynamicPorts()
+	defer func() {
+		for _, mode := range n.addedNetworkModes() {
+			r.Networks = append(r.Networks, networkShape{Mode: mode})
+			r.NodeNetworks = append(r.NodeNetworks, nodeNetworkShape{Mode: mode, Addresses: []nodeAddressShape{}})
+		}
+	}()
 	named := slices.DeleteFunc(slices.Clone(n.HostNetworks), func(h HostNetwork) bool { return h.Name == DefaultHostNetwork })
 	for _, h := range append(n.HostAddresses(DefaultHostNetwork), named...) {
 		if cidr := hostCIDR(h.IP); cidr != "" {
@@ -191,6 +220,18 @@ func (n *Node) networkShapes(r *nodeResourcesShape) {
 			})
 		}
 	}
+}
+
+// addedNetworkModes are the network modes of a node beside the host's, in order.
+func (n *Node) addedNetworkModes() []string {
+	var modes []string
+	for name := range n.Attributes {
+		if mode, ok := strings.CutPrefix(name, AttributeNetworkMode); ok && mode != NetworkHost {
+			modes = append(modes, mode)
+		}
+	}
+	slices.Sort(modes)
+	return modes
 }
 
 // deviceShapes groups devices of one vendor, type and name, in order of appearance.

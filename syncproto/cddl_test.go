@@ -51,7 +51,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Heartbeat": reflect.TypeFor[wireHeartbeat](), "Node": reflect.TypeFor[wireNode](),
 		"Amounts": reflect.TypeFor[wireResources](), "Driver": reflect.TypeFor[wireDriver](), "Device": reflect.TypeFor[wireDevice](),
 		"DesiredAlloc": reflect.TypeFor[wireDesiredAlloc](), "DesiredStop": reflect.TypeFor[DesiredStop](), "Window": reflect.TypeFor[DesiredWindow](), "Body": reflect.TypeFor[Body](),
-		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](),
+		"Error": reflect.TypeFor[fleet.Error](), "HostNetwork": reflect.TypeFor[wireHostNetwork](), "HostVolume": reflect.TypeFor[wireHostVolume](),
 		"Allotment": reflect.TypeFor[wireAssignedResources](), "Port": reflect.TypeFor[wirePort](),
 		"Given": reflect.TypeFor[wireTaskResources](), "GivenDevice": reflect.TypeFor[wireAssignedDevice](),
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),

@@ -65,6 +65,11 @@ func samples() map[string]syncproto.Message {
 				ReservedPorts: "53", MinDynamicPort: 21_000, MaxDynamicPort: 22_000, MaxAllocs: 9,
 			},
 		},
+		"heartbeat-of-volumes": syncproto.Heartbeat{
+			Number: 1, Node: &fleet.Node{
+				ID: nodeA, HostVolumes: map[string]fleet.HostVolume{"data": {Path: "/srv/data"}, "maps": {Path: "/srv/maps", ReadOnly: true, ID: "v1"}},
+			},
+		},
 		"heartbeat-of-a-zone": syncproto.Heartbeat{
 			Number: 1, Uptime: time.Hour, Wall: wallA, Hash: []byte{1, 2, 3},
 			Node: &fleet.Node{ID: nodeA, Name: "till", Datacenter: "dc1", TimeZone: "Europe/Oslo", NodePool: "default", DescriptionHash: "010203"},

@@ -46,6 +46,14 @@ type wireNode struct {
 	MaxDynamicPort int               `cbor:"18,keyasint,omitempty"`
 	MaxAllocs      int               `cbor:"19,keyasint,omitempty"`
 	TimeZone       string            `cbor:"20,keyasint,omitempty"`
+
+	HostVolumes map[string]wireHostVolume `cbor:"21,keyasint,omitempty"`
+}
+
+type wireHostVolume struct {
+	Path     string `cbor:"1,keyasint"`
+	ReadOnly bool   `cbor:"2,keyasint,omitempty"`
+	ID       string `cbor:"3,keyasint,omitempty"`
 }
 
 type wireHostNetwork struct {
@@ -158,6 +166,12 @@ func nodeToWire(n *fleet.Node) *wireNode {
 	for _, h := range n.HostNetworks {
 		w.HostNetworks = append(w.HostNetworks, wireHostNetwork{nodeText(h.Name), nodeText(h.IP), nodeText(h.ReservedPorts)})
 	}
+	if len(n.HostVolumes) > 0 {
+		w.HostVolumes = make(map[string]wireHostVolume, len(n.HostVolumes))
+	}
+	for name, v := range n.HostVolumes {
+		w.HostVolumes[nodeText(name)] = wireHostVolume{nodeText(v.Path), v.ReadOnly, nodeText(string(v.ID))}
+	}
 	if len(n.Drivers) > 0 {
 		w.Drivers = make(map[string]wireDriver, len(n.Drivers))
 	}
@@ -189,6 +203,12 @@ func (w *wireNode) toNode() *fleet.Node {
 	}
 	for _, h := range w.HostNetworks {
 		n.HostNetworks = append(n.HostNetworks, fleet.HostNetwork(h))
+	}
+	if len(w.HostVolumes) > 0 {
+		n.HostVolumes = make(map[string]fleet.HostVolume, len(w.HostVolumes))
+	}
+	for name, v := range w.HostVolumes {
+		n.HostVolumes[name] = fleet.HostVolume{Path: v.Path, ReadOnly: v.ReadOnly, ID: fleet.VolumeID(v.ID)}
 	}
 	if len(w.Drivers) > 0 {
 		n.Drivers = make(map[string]fleet.DriverInfo, len(w.Drivers))

@@ -29,7 +29,9 @@ import (
 	"skerry/edge/contract"
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
+	"skerry/edge/network"
 	"skerry/edge/runner"
+	"skerry/edge/volumes"
 	"skerry/fleet"
 )
 
@@ -176,20 +178,25 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		return cfg, fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
 	}
 	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
+	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, log)
+	if err != nil {
+		return cfg, err
+	}
 	kinds := deviceKinds()
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
-		return newRunners(m, known, kinds)
+		removeOldNetworks(m, networks)
+		return newRunners(m, known, kinds, networks)
 	}
 	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) { removeOrphans(ctx, known, keep, log) }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
-		configured.Reserved = f.Reserved
+		configured.Reserved, configured.HostVolumes = f.Reserved, network.HostVolumes
 		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
 		configured.MinDynamicPort, configured.MaxDynamicPort = network.MinDynamicPort, network.MaxDynamicPort
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: kinds, Address: f.advertisedAddress, Log: log,
+			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Log: log,
 		})
 	}
 	return cfg, nil
@@ -207,7 +214,7 @@ func (f *Flags) advertisedAddress() string {
 }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder) (contract.New, error) {
+func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, networks *network.Hook) (contract.New, error) {
 	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
 	fetcher := artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log.With("component", "artifacts")})
 	fetch, err := artifacts.NewHook(fetcher, dirs.State)
@@ -220,7 +227,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	}
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{gear, fetch, runner.DriverHealth{Drivers: known}},
+		Hooks: []runner.Hook{networks, volumes.New(known), gear, fetch, runner.DriverHealth{Drivers: known}},
 	}
 	return factory.NewRunner, nil
 }

@@ -38,7 +38,9 @@ type Config struct {
 	// Address returns the address by which others reach this machine; "": none. It is called at each
 	// reading. nil: no address.
 	Address func() string
-	Log     *slog.Logger
+	// Networks returns attributes of the networks that tasks can have. It is called at each reading. nil: none.
+	Networks func(ctx context.Context) map[string]string
+	Log      *slog.Logger
 }
 
 // Fingerprinter reads the fleet.Node of this machine and keeps it up to date. Its methods may be called from
@@ -157,6 +159,9 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 		if ip := f.cfg.Address(); ip != "" {
 			n.Attributes[fleet.AttributeIPAddress] = ip
 		}
+	}
+	if f.cfg.Networks != nil {
+		maps.Copy(n.Attributes, f.cfg.Networks(ctx))
 	}
 	n.Resources = overrideResources(f.staticMachine.resources, f.cfg.Node.Resources)
 	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)

@@ -239,6 +239,7 @@ func TestHash(t *testing.T) {
 		"class":          func(n *fleet.Node) { n.NodeClass = "c" },
 		"datacenter":     func(n *fleet.Node) { n.Datacenter = "d" },
 		"site":           func(n *fleet.Node) { n.Site = "s" },
+		"host volumes":   func(n *fleet.Node) { n.HostVolumes = map[string]fleet.HostVolume{"data": {Path: "/srv"}} },
 		"networks":       func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "10.0.0.5"}} },
 		"reserved ports": func(n *fleet.Node) { n.ReservedPorts = "22" },
 		"dynamic ports":  func(n *fleet.Node) { n.MaxDynamicPort = 21_000 },

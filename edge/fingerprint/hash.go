@@ -37,6 +37,8 @@ type hashedNode struct {
 	MaxDynamicPort int                 `json:"max_dynamic_port,omitempty"`
 	MaxAllocs      int                 `json:"max_allocs,omitempty"`
 	TimeZone       string              `json:"time_zone,omitempty"`
+
+	HostVolumes map[string]fleet.HostVolume `json:"host_volumes,omitempty"`
 }
 
 // hashedResources is fleet.Resources with its later fields left out of the JSON if they are zero.
@@ -59,6 +61,7 @@ func Hash(n fleet.Node) []byte {
 		Drivers: n.Drivers, Devices: n.Devices, Version: n.Version, Site: n.Site, TimeZone: n.TimeZone,
 		HostNetworks: n.HostNetworks, ReservedPorts: n.ReservedPorts,
 		MinDynamicPort: n.MinDynamicPort, MaxDynamicPort: n.MaxDynamicPort, MaxAllocs: n.MaxAllocs,
+		HostVolumes: n.HostVolumes,
 	})
 	if err != nil {
 		panic(fmt.Sprintf("hash description: %v", err)) // strings and numbers only

@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// Claims records the ports, cores and devices of one node that are taken. It belongs to one
+// Claims records the ports, cores, devices and volumes of one node that are taken. It belongs to one
 // goroutine.
 type Claims struct {
 	node    *fleet.Node
@@ -20,11 +20,12 @@ type Claims struct {
 	shared  map[string]*PortSet // by address: only those that share
 	cores   map[int]bool
 	devices map[string]bool
+	volumes map[string]bool
 }
 
 // NewClaims returns the claims on a node without allocations: its reserved ports.
 func NewClaims(n *fleet.Node) *Claims {
-	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}}
+	c := &Claims{node: n, ports: map[string]*PortSet{}, shared: map[string]*PortSet{}, cores: map[int]bool{}, devices: map[string]bool{}, volumes: map[string]bool{}}
 	reserve := func(ip, spec string) {
 		if set, err := ParsePorts(spec); err == nil { // a node with a bad one is not registered
 			taken := c.takenPortsOf(ip)
@@ -101,6 +102,12 @@ func (c *Claims) Hold(a *fleet.AssignedResources) string {
 		}
 		c.devices[id] = true
 	}
+	for _, name := range a.Volumes {
+		if c.volumes[name] {
+			clash = fmt.Sprintf("host volume %s has a writer", name)
+		}
+		c.volumes[name] = true
+	}
 	return clash
 }
 
@@ -111,6 +118,12 @@ func (c *Claims) Offer(g *fleet.TaskGroup, seed uint64) (a *fleet.AssignedResour
 	a = &fleet.AssignedResources{}
 	if why := c.assignPorts(g, seed, a); why != "" {
 		return nil, 0, why
+	}
+	for _, name := range g.SoleVolumes() {
+		if c.volumes[name] {
+			return nil, 0, "host volume has a writer"
+		}
+		a.Volumes = append(a.Volumes, name)
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]

@@ -52,6 +52,9 @@ func checkNetworks(ps *fleet.Problems, path string, networks []fleet.NetworkReso
 		default:
 			ps.AddHint(at+".Mode", "it is host, bridge, none or cni/NAME", "unknown network mode %q", n.Mode)
 		}
+		if n.CNI != nil && len(n.CNI.Args) > 0 && (n.Mode == fleet.NetworkHost || n.Mode == fleet.NetworkNone) {
+			ps.AddHint(at+".CNI", "write mode = \"cni/NAME\", or leave the cni block out", "a network of mode %q has no plugins to give args to", n.Mode)
+		}
 		if n.Hostname != "" && !strings.Contains(n.Hostname, "${") && (len(n.Hostname) > 253 || !hostname().MatchString(n.Hostname)) {
 			ps.Add(at+".Hostname", "%q is not a host name", n.Hostname)
 		}
@@ -112,7 +115,22 @@ func validateVolume(v fleet.VolumeRequest, ps *fleet.Problems, path string, u *f
 			ps.Add(path+".AccessMode", "volume %q needs an access_mode", v.Name)
 		}
 	}
+	if v.Type == fleet.VolumeHost {
+		validateHostVolume(v, ps, path)
+	}
 	if v.PerAlloc && u != nil && u.Canary > 0 {
 		ps.Add(path+".PerAlloc", "volume %q cannot be per_alloc while there are canaries", v.Name)
+	}
+}
+
+// validateHostVolume checks the parts of a volume that mean something else for volumes of other types.
+func validateHostVolume(v fleet.VolumeRequest, ps *fleet.Problems, path string) {
+	checkOneOf(ps, path+".AccessMode", "it is single-node-reader-only, single-node-writer, single-node-single-writer or single-node-multi-writer",
+		"unknown access_mode of a host volume", v.AccessMode, "", fleet.AccessReader, fleet.AccessWriter, fleet.AccessSingleWriter, fleet.AccessMultiWriter)
+	if v.AccessMode == fleet.AccessReader && !v.ReadOnly {
+		ps.Add(path+".AccessMode", "volume %q with access_mode %s needs read_only = true", v.Name, v.AccessMode)
+	}
+	if v.AttachmentMode != "" && v.AttachmentMode != fleet.AttachFileSystem {
+		ps.AddHint(path+".AttachmentMode", "it is file-system", "host volume %q is a folder: it has no attachment_mode %s", v.Name, v.AttachmentMode)
 	}
 }

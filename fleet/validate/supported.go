@@ -2,6 +2,7 @@ package validate
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -20,10 +21,7 @@ var unsupported = []struct {
 	{"sticky of ephemeral_disk", "leave it out: a new allocation begins with empty folders; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Sticky"}},
 	{"migrate of ephemeral_disk", "leave it out: nothing moves data between edges; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", "move it into the group: a group's ports are those of all its tasks", []string{"TaskGroups.Tasks.Resources.Networks"}},
-	{"network mode other than host", "write mode = \"host\", or leave the mode out: tasks have the edge's own network", []string{"TaskGroups.Networks.Mode"}},
-	{"dns block", "leave it out: tasks resolve names as their edge does", []string{"TaskGroups.Networks.DNS"}},
-	{"cni block", "leave it out: tasks have the edge's own network", []string{"TaskGroups.Networks.CNI"}},
-	{"hostname of a network", "leave it out: tasks have the edge's host name", []string{"TaskGroups.Networks.Hostname"}},
+	{"${…} in the mode of a network", "write the mode itself: the edge is chosen by it", []string{"TaskGroups.Networks.Mode"}},
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
@@ -38,8 +36,10 @@ var unsupported = []struct {
 	{"enable_tag_override", "leave it out: tags are those of the job", ofServices("EnableTagOverride")},
 	{"expose", "leave it out: it belongs to a service mesh", ofServices("Checks.Expose")},
 	{"advertise of a check", "leave it out: a check goes to the address of its service", ofServices("Checks.Advertise")},
-	{"volume block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Volumes"}},
-	{"volume_mount block", "leave it out: a task finds its data in its allocation's folder, or by a path on its edge", []string{"TaskGroups.Tasks.VolumeMounts"}},
+	{"volume of a type other than host", "write type = \"host\", and offer the folder on the edges with --host-volume", []string{"TaskGroups.Volumes.Type"}},
+	{"mount_options of a volume", "leave them out: a host volume is a folder of the edge, which is mounted already", []string{"TaskGroups.Volumes.MountOptions"}},
+	{"sticky of a volume", "leave it out, and use per_alloc = true with a volume for each allocation", []string{"TaskGroups.Volumes.Sticky"}},
+	{"selinux_label of a volume_mount", "leave it out, and label the volume's folder on the edge", []string{"TaskGroups.Tasks.VolumeMounts.SELinuxLabel"}},
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
 	{"template block", "leave it out, and configure the task with env, or with a file that a prestart task writes", []string{"TaskGroups.Tasks.Templates"}},
 	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
@@ -96,9 +96,14 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 		}
 		g.Networks = slices.Clone(g.Networks)
 		for k := range g.Networks {
-			if g.Networks[k].Mode == fleet.NetworkHost {
+			if !strings.Contains(g.Networks[k].Mode, "${") {
 				g.Networks[k].Mode = ""
 			}
+		}
+		g.Volumes = maps.Clone(g.Volumes)
+		for name, v := range g.Volumes {
+			v.Type = strings.TrimPrefix(v.Type, fleet.VolumeHost)
+			g.Volumes[name] = v
 		}
 		usual := fleet.Consul{Cluster: fleet.DefaultCluster}
 		if g.Consul != nil && (*g.Consul == usual || *g.Consul == fleet.Consul{Cluster: fleet.DefaultCluster, Namespace: fleet.DefaultNamespace}) {
@@ -157,6 +162,15 @@ func walkUsed(v reflect.Value, field, path string, visit func(field, path string
 		}
 		for i := range v.Len() {
 			walkUsed(v.Index(i), field, fmt.Sprintf("%s[%d]", path, i), visit)
+		}
+	case reflect.Map:
+		if v.Type().Elem().Kind() != reflect.Struct {
+			return
+		}
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+		for _, key := range keys {
+			walkUsed(v.MapIndex(key), field, joinPath(path, key.String()), visit)
 		}
 	case reflect.Struct:
 		for i := range v.NumField() {

@@ -15,14 +15,14 @@ var unsupportedExamples = map[string]string{
 	"Affinities": `[{"LTarget": "${attr.x}", "RTarget": "1"}]`, "Spreads": `[{"Attribute": "${node.datacenter}"}]`,
 	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
 	"Migrate":  `{"MaxParallel": 2}`,
-	"Networks": `[{}]`, "Volumes": `{"v": {"Type": "host"}}`,
+	"Networks": `[{}]`, "Volumes.Type": `"csi"`, "Volumes.MountOptions": `{"FSType": "ext4"}`, "SELinuxLabel": `"Z"`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
-	"DispatchPayload": `{"File": "x"}`, "VolumeMounts": `[{}]`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
+	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
-	"Mode": `"bridge"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"a": "b"}}`, "Hostname": `"x"`,
+	"Mode":     `"${meta.network}"`,
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
@@ -84,7 +84,9 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 		if also := beside[keys[i]]; also != "" && !strings.HasPrefix(src, strings.SplitAfter("{"+also, ":")[0]) {
 			src = "{" + also + ", " + src[1:]
 		}
-		if keys[i] == "TaskGroups" || keys[i] == "Tasks" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
+		if keys[i] == "Volumes" {
+			src, at = fmt.Sprintf(`{"Volumes": {"v": %s}}`, src), "Volumes.v."+at
+		} else if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "VolumeMounts" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
 			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
 		} else {
 			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at

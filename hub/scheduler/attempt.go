@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -180,9 +181,9 @@ func (a *attempt) computePlacements(allocs []*fleet.Alloc) error {
 		stops[c.Alloc.ID] = c
 	}
 	for _, p := range a.decisions.Place {
-		r, err := a.findOrNewRanking(p.Group, a.job, &p, counts)
+		r, err := a.findOrNewRanking(rankingName(p.Group, a.job, &p), a.job, &p, counts)
 		if err == nil && p.Job != nil {
-			r, err = a.findOrNewRanking(fmt.Sprintf("%s@%d", p.Group, p.Job.Version), p.Job, &p, counts)
+			r, err = a.findOrNewRanking(rankingName(fmt.Sprintf("%s@%d", p.Group, p.Job.Version), p.Job, &p), p.Job, &p, counts)
 		}
 		if err != nil {
 			return err
@@ -190,6 +191,32 @@ func (a *attempt) computePlacements(allocs []*fleet.Alloc) error {
 		a.tryPlacement(r, p, stops)
 	}
 	return nil
+}
+
+// rankingName is name, with the placement's own name where the group has volumes that are per_alloc: such
+// placements suit different nodes.
+func rankingName(name string, job *fleet.Job, p *reconcile.Placement) string {
+	for _, v := range job.Group(p.Group).Volumes {
+		if v.PerAlloc {
+			return name + "/" + p.Name
+		}
+	}
+	return name
+}
+
+// groupOfIndex returns a group with the volumes of one of its allocations: those that are per_alloc have its index.
+func groupOfIndex(g *fleet.TaskGroup, name string) *fleet.TaskGroup {
+	index, ok := (&fleet.Alloc{Name: name}).NameIndex()
+	if !ok || len(g.Volumes) == 0 {
+		return g
+	}
+	c := *g
+	c.Volumes = maps.Clone(g.Volumes)
+	for k, v := range c.Volumes {
+		v.Source, v.PerAlloc = v.VolumeSource(index), false
+		c.Volumes[k] = v
+	}
+	return &c
 }
 
 // findOrNewRanking returns the ranking under a name, or makes it. The name stands for a group, or for a
@@ -202,7 +229,7 @@ func (a *attempt) findOrNewRanking(name string, job *fleet.Job, p *reconcile.Pla
 	if p.Node == "" {
 		draw = newNodeSampler(a.view, string(a.eval.ID)+name)
 	}
-	r, err := newRanking(a.view, job, job.Group(p.Group), a.plannedUsage, draw)
+	r, err := newRanking(a.view, job, groupOfIndex(job.Group(p.Group), p.Name), a.plannedUsage, draw)
 	if err != nil {
 		return nil, err
 	}

@@ -15,15 +15,22 @@ type feasibility struct {
 	conds   []placement.Condition // constraints that hold for all nodes of a class or for none
 	perNode []placement.Condition // constraints that refer to unique properties of a node
 	drivers []string
+	network string                   // mode of the group's network; "": the host's
 	devices []*fleet.RequestedDevice // requested by tasks
 	ports   []fleet.Port             // ports of a named host network
+	volumes []fleet.VolumeRequest    // host volumes
 	classes map[string]verdict       // results of checkClass, by class
 }
 
 // verdict is the reason why nodes of a class do not suit; "": they do.
 type verdict string
 
-const missingDrivers = "missing drivers"
+// Reasons why a node does not suit, as in Nomad.
+const (
+	missingDrivers = "missing drivers"
+	missingVolumes = "missing compatible host volumes"
+	missingNetwork = "missing network"
+)
 
 // newFeasibility compiles the constraints of a group and its tasks. It fails if one of them is invalid.
 func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
@@ -44,6 +51,12 @@ func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
 	for _, p := range g.Ports() {
 		if p.HostNetwork != "" && p.HostNetwork != fleet.DefaultHostNetwork {
 			f.ports = append(f.ports, p)
+		}
+	}
+	f.network = g.NetworkMode()
+	for _, v := range g.Volumes {
+		if v.Type == fleet.VolumeHost {
+			f.volumes = append(f.volumes, v)
 		}
 	}
 	conds, err := placement.Conditions(all)
@@ -87,12 +100,27 @@ func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 			return "missing devices"
 		}
 	}
+	if !f.hasVolumes(n) {
+		return missingVolumes
+	}
 	for _, p := range f.ports {
 		if !n.HasHostNetwork(p.HostNetwork) {
 			return fmt.Sprintf("missing host network %q for port %q", p.HostNetwork, p.Label)
 		}
 	}
 	return ""
+}
+
+// hasVolumes reports whether a node has the host volumes that the group asks for. Volumes that are per_alloc do
+// not count, until groupOfIndex says which of them.
+func (f *feasibility) hasVolumes(n *fleet.Node) bool {
+	for i := range f.volumes {
+		v := &f.volumes[i]
+		if h, ok := n.HostVolumes[v.Source]; !v.PerAlloc && (!ok || !v.MayMount(h)) {
+			return false
+		}
+	}
+	return true
 }
 
 // checkClass returns the reason why all nodes of this node's class do not suit; "": they do.
@@ -107,6 +135,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 		if !hasDriver(n, d) {
 			return missingDrivers
 		}
+	}
+	if !n.HasNetworkMode(f.network) {
+		return missingNetwork
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {
@@ -135,5 +166,5 @@ func (f *feasibility) mergeClassEligibility(classes map[string]bool) (escaped bo
 			classes[class] = classes[class] || v == ""
 		}
 	}
-	return len(f.perNode)+len(f.devices)+len(f.ports) > 0
+	return len(f.perNode)+len(f.devices)+len(f.ports)+len(f.volumes) > 0
 }

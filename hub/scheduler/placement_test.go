@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -283,6 +284,94 @@ func TestAllotments(t *testing.T) {
 		if a.NodeName != "edge-1" || a.Allotment.Ports[0].HostIP != "192.0.2.7" ||
 			!strings.Contains(fmt.Sprint(a.Metrics.ConstraintFiltered, "missing host network"), "missing host network") {
 			t.Errorf("on %s, %+v", a.NodeName, a.Allotment)
+		}
+	})
+}
+
+// TestVolumesAndNetworks: groups are placed only where their volumes (source, read_only, per_alloc, access_mode) and the
+// mode of their network are.
+func TestVolumesAndNetworks(t *testing.T) {
+	t.Run("host volumes", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0))
+		c.openNodeSession(node(1, func(n *fleet.Node) {
+			n.HostVolumes = map[string]fleet.HostVolume{"data": {Path: "/srv", ReadOnly: true}}
+		}))
+		c.openNodeSession(node(2, func(n *fleet.Node) { n.HostVolumes = map[string]fleet.HostVolume{"data": {Path: "/srv"}} }))
+		mount := func(v fleet.VolumeRequest) func(*fleet.Job) {
+			return func(j *fleet.Job) {
+				v.Type = fleet.VolumeHost
+				j.TaskGroups[0].Volumes = map[string]fleet.VolumeRequest{"v": v}
+			}
+		}
+		e := c.registerAndSchedule(job(1, mount(fleet.VolumeRequest{Source: "data"})))
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-2" {
+			t.Errorf("placed %+v, %+v", a, e.FailedTGAllocs["web"])
+		}
+		e = c.registerAndSchedule(job(1, mount(fleet.VolumeRequest{Source: "none", ReadOnly: true}), func(j *fleet.Job) { j.ID = "second" }))
+		if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing compatible host volumes"] != 3 {
+			t.Errorf("%+v", m)
+		}
+	})
+	t.Run("host volumes of each allocation", func(t *testing.T) {
+		c := newCluster(t)
+		for i := range 3 {
+			c.openNodeSession(node(i, func(n *fleet.Node) {
+				n.HostVolumes = map[string]fleet.HostVolume{fmt.Sprintf("data[%d]", 2-i): {Path: "/srv"}}
+			}))
+		}
+		e := c.registerAndSchedule(job(4, func(j *fleet.Job) {
+			j.TaskGroups[0].Volumes = map[string]fleet.VolumeRequest{"v": {Type: fleet.VolumeHost, Source: "data", PerAlloc: true}}
+		}))
+		var got []string
+		for _, a := range c.nonTerminalAllocs() {
+			got = append(got, a.Name+" "+a.NodeName)
+		}
+		slices.Sort(got)
+		if want := []string{"web.web[0] edge-2", "web.web[1] edge-1", "web.web[2] edge-0"}; !slices.Equal(got, want) {
+			t.Errorf("placed %q, want %q", got, want)
+		}
+		if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing compatible host volumes"] != 3 {
+			t.Errorf("the fourth: %+v", m)
+		}
+	})
+	t.Run("a host volume with one writer", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0, func(n *fleet.Node) { n.HostVolumes = map[string]fleet.HostVolume{"data": {Path: "/srv"}} }))
+		one := func(j *fleet.Job) {
+			j.TaskGroups[0].Volumes = map[string]fleet.VolumeRequest{"v": {Type: fleet.VolumeHost, Source: "data", AccessMode: fleet.AccessSingleWriter}}
+		}
+		e := c.registerAndSchedule(job(2, one))
+		all := c.nonTerminalAllocs()
+		if m := e.FailedTGAllocs["web"]; len(all) != 1 || m == nil || m.DimensionExhausted["host volume has a writer"] != 1 {
+			t.Fatalf("placed %+v, %+v", all, m)
+		}
+		e = c.registerAndSchedule(job(1, one, func(j *fleet.Job) { j.ID = "second" }))
+		if len(c.nonTerminalAllocs()) != 1 || e.BlockedEval == "" {
+			t.Fatalf("a second job: %+v", e)
+		}
+		c.reportAllocStatus(all[0], fleet.ClientRunning)
+		c.stopJobAndSchedule("web")
+		c.reportAllocStatus(all[0], fleet.ClientComplete)
+		c.unblockEval(e.BlockedEval)
+		if done := c.scheduleEval(e.BlockedEval); done.QueuedAllocations["web"] != 0 {
+			t.Errorf("when the writer has ended: %+v", done)
+		}
+	})
+	t.Run("network mode", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0))
+		c.openNodeSession(node(1, func(n *fleet.Node) { n.Attributes[fleet.AttributeNetworkMode+fleet.NetworkBridge] = "1" }))
+		in := func(mode string) func(*fleet.Job) {
+			return func(j *fleet.Job) { j.TaskGroups[0].Networks = []fleet.NetworkResource{{Mode: mode}} }
+		}
+		c.registerAndSchedule(job(1, in(fleet.NetworkBridge)))
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+		e := c.registerAndSchedule(job(1, in("cni/lan"), func(j *fleet.Job) { j.ID = "second" }))
+		if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing network"] != 2 {
+			t.Errorf("%+v", m)
 		}
 	})
 }

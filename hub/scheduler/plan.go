@@ -141,8 +141,9 @@ func (a *attempt) makeEvalBlocked(e fleet.Evaluation, trigger string) fleet.Eval
 	}
 	e.AwaitedNodes = a.awaitedNodes()
 	e.ClassEligibility, e.EscapedClass = map[string]bool{}, false
-	for _, group := range slices.Sorted(maps.Keys(a.failed)) {
-		if a.rankings[group].feasibility.mergeClassEligibility(e.ClassEligibility) {
+	for _, name := range slices.Sorted(maps.Keys(a.rankings)) {
+		r := a.rankings[name]
+		if a.failed[r.g.Name] != nil && r.feasibility.job == a.job && r.feasibility.mergeClassEligibility(e.ClassEligibility) {
 			e.EscapedClass = true
 		}
 	}

@@ -62,6 +62,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	n.Drivers = withUpdateTimes(before.Drivers, said.Drivers, time.Unix(0, w.now).UTC())
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
 	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort
+	n.HostVolumes = said.HostVolumes
 	n.Resources, n.Reserved, n.Version = said.Resources, said.Reserved, said.Version
 	n.DescriptionHash = said.DescriptionHash
 	if said.Address != "" {
@@ -90,7 +91,7 @@ func offersDifferently(before, now *fleet.Node) bool {
 		before.Free() != now.Free() || before.MaxAllocs != now.MaxAllocs ||
 		before.MinDynamicPort != now.MinDynamicPort || before.MaxDynamicPort != now.MaxDynamicPort ||
 		!reflect.DeepEqual(before.Devices, now.Devices) || !reflect.DeepEqual(before.HostNetworks, now.HostNetworks) ||
-		before.ReservedPorts != now.ReservedPorts
+		before.ReservedPorts != now.ReservedPorts || !maps.Equal(before.HostVolumes, now.HostVolumes)
 }
 
 // requestOfferEvals adds evaluations of the jobs with an allocation on a ready node whose offer changed,

@@ -26,6 +26,7 @@ var offers = map[string]func(*fleet.Node){
 	"reserved":         func(n *fleet.Node) { n.Reserved.MemoryMB = 256 },
 	"allocations":      func(n *fleet.Node) { n.MaxAllocs = 3 },
 	"host networks":    func(n *fleet.Node) { n.HostNetworks = []fleet.HostNetwork{{Name: "lan", IP: "192.0.2.1"}} },
+	"host volumes":     func(n *fleet.Node) { n.HostVolumes = map[string]fleet.HostVolume{"data": {Path: "/srv"}} },
 	"reserved ports":   func(n *fleet.Node) { n.ReservedPorts = "22" },
 	"dynamic ports":    func(n *fleet.Node) { n.MinDynamicPort, n.MaxDynamicPort = 30000, 30100 },
 	"time zone":        func(n *fleet.Node) { n.TimeZone = "Europe/Paris" },
