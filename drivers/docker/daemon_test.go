@@ -39,7 +39,7 @@ type daemon struct {
 	ended  chan struct{} // closed when proc has ended
 	log    *os.File
 	// registry is the address of the registry of TestPull, which Podman must know at its start.
-	registry net.Listener
+	registry string
 	// containerd outlives the death of dockerd, as where systemd runs both. nil: not running, or Podman.
 	containerd *exec.Cmd
 }
@@ -79,7 +79,12 @@ func (d *daemon) prepare() error {
 		return err
 	}
 	d.dir, d.socket = dir, filepath.Join(dir, "d.sock")
-	if d.registry, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	d.registry = free.Addr().String()
+	if err := free.Close(); err != nil {
 		return err
 	}
 	if d.name == docker.Docker {
@@ -97,7 +102,7 @@ func (d *daemon) prepare() error {
 	if _, err := exec.LookPath("runc"); err == nil { // crun refuses hybrid cgroups
 		d.args = append(d.args, "--runtime", "runc")
 	}
-	known := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", d.registry.Addr())
+	known := fmt.Sprintf("[[registry]]\nlocation = %q\ninsecure = true\n", d.registry)
 	if err := os.WriteFile(filepath.Join(dir, "registries.conf"), []byte(known), 0o600); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ import (
 type registry struct {
 	listener net.Listener
 	server   *http.Server
+	tag      string // of the image; another one in each run
 	digest   string // of the manifest
 	blobs    map[string][]byte
 	layer    string // digest of the layer
@@ -48,7 +49,11 @@ func mustRegistry(tb testing.TB, d *daemon) *registry {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	r := &registry{listener: d.registry, blobs: map[string][]byte{}}
+	listener, err := net.Listen("tcp", d.registry)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	r := &registry{listener: listener, tag: strings.ToLower(rand.Text()), blobs: map[string][]byte{}}
 	add := func(b []byte) string {
 		digest := digestOf(b)
 		r.blobs[digest] = b
@@ -96,7 +101,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	last := parts[len(parts)-1]
 	switch {
 	case q.URL.Path == "/v2/":
-	case strings.Contains(q.URL.Path, "/manifests/") && (last == "1" || last == r.digest):
+	case strings.Contains(q.URL.Path, "/manifests/") && (last == r.tag || last == r.digest):
 		w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
 		w.Header().Set("Docker-Content-Digest", r.digest)
 		_, _ = w.Write(r.blobs[r.digest])
@@ -140,7 +145,7 @@ func TestPull(t *testing.T) {
 		var starting sync.WaitGroup
 		for i := range tasks {
 			cfg := newTaskConfig(t, fmt.Sprintf("web%d", i), "true")
-			cfg.Config["image"] = r.image(":1")
+			cfg.Config["image"] = r.image(":" + r.tag)
 			starting.Go(func() {
 				var h drivers.Handle
 				if h, errs[i] = driver.Start(t.Context(), cfg); errs[i] != nil {
@@ -168,7 +173,7 @@ func TestPull(t *testing.T) {
 		if err := r.server.Close(); err != nil { // the link is gone
 			t.Fatal(err)
 		}
-		for _, suffix := range []string{":1", "@" + r.digest} {
+		for _, suffix := range []string{":" + r.tag, "@" + r.digest} {
 			cfg := newTaskConfig(t, "offline", "true")
 			cfg.Config["image"] = r.image(suffix)
 			_, task := mustStart(t, driver, cfg)
@@ -177,7 +182,7 @@ func TestPull(t *testing.T) {
 			}
 		}
 		cfg = newTaskConfig(t, "forced", "true")
-		cfg.Config["image"], cfg.Config["force_pull"] = r.image(":1"), true
+		cfg.Config["image"], cfg.Config["force_pull"] = r.image(":"+r.tag), true
 		if _, err := driver.Start(t.Context(), cfg); err == nil || !drivers.IsRecoverable(err) {
 			t.Errorf("force_pull without a registry: %v, want a recoverable error", err)
 		}
