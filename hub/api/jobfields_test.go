@@ -31,6 +31,7 @@ var jobFrames = map[string]string{
 // jobNeeds have the fields that a field needs beside it, by its key; null removes a field.
 var jobNeeds = map[string]string{
 	"Periodic": `{"Type": "batch"}`, "ParameterizedJob": `{"Type": "batch"}`, "Spec": `{"Specs": null}`,
+	"FailuresBeforeWarning": `{"FailuresBeforeCritical": 9}`,
 }
 
 // jobValues are values, in JSON, for fields that do not take every value. Their key is TYPE.FIELD,
@@ -44,6 +45,7 @@ var jobValues = map[string]string{
 	"Job.Type":                       `"batch"`, "Job.Region": `"global"`, "Job.Namespace": `"default"`, "Job.ID": `"j"`, "Job.Priority": `70`,
 	"Constraint.Operand": `"!="`, "Affinity.Operand": `"!="`, "RestartPolicy.Mode": `"delay"`,
 	"ReschedulePolicy.DelayFunction": `"constant"`, "DisconnectStrategy.Reconcile": `"keep_original"`, "UpdateStrategy.HealthCheck": `"task_states"`,
+	"ServiceCheck.Type": `"tcp"`, "ServiceCheck.InitialStatus": `"passing"`, "TaskArtifact.GetterMode": `"file"`,
 	"Task.Driver": `"sim"`, "Task.Config": `{"command": "/bin/false"}`, "Service.Provider": `"nomad"`, "Service.AddressMode": `"host"`,
 }
 

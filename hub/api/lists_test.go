@@ -38,7 +38,7 @@ var listEndpoints = []listEndpoint{
 	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*listFixture).addDeployment},
 	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*listFixture).addRunningAlloc},
 	{"/v1/allocations", "/v1/allocations", "ID", (*listFixture).addRunningAlloc},
-	{"/v1/fleet/held", "/v1/fleet/held", "ID", (*listFixture).addHeldAlloc},
+	{"/v1/fleet/held", "/v1/fleet/held", "ID", (*listFixture).releaseAlloc},
 	{"/v1/allocation/{id}/services", "/v1/allocation/FIRST/services", "ID", (*listFixture).moreOfFirst},
 	{"/v1/evaluations", "/v1/evaluations", "ID", (*listFixture).addEvaluation},
 	{"/v1/evaluation/{id}/allocations", "/v1/evaluation/EVALUATION/allocations", "ID", (*listFixture).addRunningAlloc},
@@ -125,6 +125,7 @@ type listFixture struct {
 	n           int // things made
 	rows        fleet.Seq
 	allocs      []fleet.AllocID
+	released    int // of allocs, which somebody on site started again
 	eval0       fleet.EvalID
 	deployment0 fleet.DeploymentID
 }
@@ -248,10 +249,11 @@ func (l *listFixture) holdAlloc(id fleet.AllocID) {
 	l.rows++
 }
 
-// addHeldAlloc adds an allocation that somebody on site stops.
-func (l *listFixture) addHeldAlloc() {
-	l.addRunningAlloc()
-	l.holdAlloc(l.allocs[len(l.allocs)-1])
+// releaseAlloc has somebody on site start an allocation that is held.
+func (l *listFixture) releaseAlloc() {
+	mustReport(l.t, l.hub, l.rows, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: l.allocs[l.released], Released: true})
+	l.rows++
+	l.released++
 }
 
 // moreOfFirst has the edge say something of the first allocation: it ends.
