@@ -1,0 +1,239 @@
+package template
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/template"
+	"text/template/parse"
+	"time"
+
+	"skerry/fleet"
+)
+
+const (
+	// MaxBytes bounds the text of a template, what it renders, and each value in between.
+	MaxBytes = 4 << 20
+	// maxSteps bounds turns of loops and calls of nested templates.
+	maxSteps = 1 << 20
+)
+
+// ErrSource is in the chain of an error of Render whose cause is a source that has no answer now.
+var ErrSource = errors.New("a source of the template has no answer")
+
+// Text is a template with its delimiters.
+type Text struct {
+	Name        string // in errors
+	Text        string
+	Left, Right string // "": {{ and }}
+	// MissingKey makes a key that a map does not have an error.
+	MissingKey bool
+}
+
+// Service is an instance of a service, as nomadService returns it.
+type Service struct {
+	ID, Name, Namespace, Datacenter, Node, JobID, AllocID string
+	Address                                               string
+	Port                                                  int
+	Tags                                                  Tags
+}
+
+// Tags are the tags of a service.
+type Tags []string
+
+// Contains reports whether a tag is among them.
+func (t Tags) Contains(tag string) bool { return slices.Contains(t, tag) }
+
+// ServiceName is a service, as nomadServices returns it.
+type ServiceName struct {
+	Name string
+	Tags Tags
+}
+
+// Sources are what a template can read. An error that is not a fleet.CodeInvalid means that there is no answer now.
+type Sources struct {
+	Env      func(name string) (string, bool)
+	File     func(path string) (string, error)
+	Services func(name string) ([]Service, error) // "": all
+	Now      func() time.Time
+}
+
+// Check reports what is wrong with a template, with its line: a *fleet.Error with fleet.CodeInvalid, or
+// fleet.CodeUnsupported for a function that does not work here.
+func Check(t Text) error {
+	_, err := parseText(t, new(renderer))
+	return err
+}
+
+// Rendered is the result of Render.
+type Rendered struct {
+	Text string
+	// Reads says that it comes from files or services, and may change.
+	Reads bool
+}
+
+// Render renders a template. It ends with ctx, or when it has done too many steps.
+func Render(ctx context.Context, t Text, s Sources) (Rendered, error) {
+	r := &renderer{ctx: ctx, sources: s}
+	parsed, err := parseText(t, r)
+	if err != nil {
+		return Rendered{}, err
+	}
+	r.root = parsed
+	if err := parsed.Execute(&r.out, nil); err != nil {
+		return Rendered{}, fmt.Errorf("render: %w", trimError(err))
+	}
+	return Rendered{Text: r.out.String(), Reads: r.reads}, nil
+}
+
+// renderer is one rendering.
+type renderer struct {
+	ctx     context.Context
+	sources Sources
+	root    *template.Template
+	out     output
+	steps   int
+	depth   int
+	reads   bool
+}
+
+// parseText parses a template, refuses functions that do not work, and makes every loop count its turns.
+func parseText(t Text, r *renderer) (*template.Template, error) {
+	if len(t.Text) > MaxBytes {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "the template has %d MiB: at most %d MiB are rendered", len(t.Text)>>20, MaxBytes>>20)
+	}
+	missing := "missingkey=zero"
+	if t.MissingKey {
+		missing = "missingkey=error"
+	}
+	name := t.Name
+	if name == "" {
+		name = "template"
+	}
+	parsed, err := template.New(name).Delims(t.Left, t.Right).Option(missing).Funcs(r.functions()).Parse(t.Text)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", trimError(err)).WithHint("docs/templates.md lists the functions")
+	}
+	check, err := template.New("").Funcs(r.functions()).Parse("{{" + stepFunction + "}}")
+	if err != nil {
+		panic("template: its own function does not parse: " + err.Error())
+	}
+	step := check.Root.Nodes[0]
+	for _, each := range parsed.Templates() {
+		if each.Tree == nil || each.Root == nil {
+			continue
+		}
+		if err := walkNodes(each.Tree, each.Root, step); err != nil {
+			return nil, err
+		}
+		each.Root.Nodes = append([]parse.Node{step}, each.Root.Nodes...)
+	}
+	return parsed, nil
+}
+
+// stepFunction is the name of the function that loops call.
+const stepFunction = "countStep__"
+
+// countStep is called in each turn of a loop and at the begin of each nested template.
+func (r *renderer) countStep() (string, error) {
+	if r.steps++; r.steps > maxSteps {
+		return "", fleet.Errorf(fleet.CodeInvalid, "the template does more than %d steps", maxSteps).WithHint("does a loop in it end?")
+	}
+	if r.ctx != nil && r.steps%64 == 0 && r.ctx.Err() != nil {
+		return "", context.Cause(r.ctx)
+	}
+	return "", nil
+}
+
+// walkNodes puts a step into each loop, and returns an error for a function that does not work here.
+func walkNodes(tree *parse.Tree, node parse.Node, step parse.Node) error {
+	switch n := node.(type) {
+	case *parse.ListNode:
+		if n == nil {
+			return nil
+		}
+		for _, child := range n.Nodes {
+			if err := walkNodes(tree, child, step); err != nil {
+				return err
+			}
+		}
+	case *parse.RangeNode:
+		if err := walkBranch(tree, &n.BranchNode, step); err != nil {
+			return err
+		}
+		n.List.Nodes = append([]parse.Node{step}, n.List.Nodes...)
+	case *parse.IfNode:
+		return walkBranch(tree, &n.BranchNode, step)
+	case *parse.WithNode:
+		return walkBranch(tree, &n.BranchNode, step)
+	case *parse.ActionNode:
+		return walkPipe(tree, n.Pipe)
+	case *parse.TemplateNode:
+		return walkPipe(tree, n.Pipe)
+	}
+	return nil
+}
+
+func walkBranch(tree *parse.Tree, n *parse.BranchNode, step parse.Node) error {
+	for _, err := range []error{walkPipe(tree, n.Pipe), walkNodes(tree, n.List, step), walkNodes(tree, n.ElseList, step)} {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkPipe looks at the functions of a pipeline.
+func walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
+	if p == nil {
+		return nil
+	}
+	for _, c := range p.Cmds {
+		for _, arg := range c.Args {
+			switch a := arg.(type) {
+			case *parse.PipeNode:
+				if err := walkPipe(tree, a); err != nil {
+					return err
+				}
+			case *parse.ChainNode:
+				if inner, ok := a.Node.(*parse.PipeNode); ok {
+					if err := walkPipe(tree, inner); err != nil {
+						return err
+					}
+				}
+			case *parse.IdentifierNode:
+				if why, ok := refused[a.Ident]; ok {
+					at, _ := tree.ErrorContext(a)
+					return fleet.Errorf(fleet.CodeUnsupported, "%s: the function %s is not supported: %s", at, a.Ident, why.reason).WithHint("%s", why.hint)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// trimError returns an error of text/template without what everybody knows.
+func trimError(err error) error {
+	var exec template.ExecError
+	if errors.As(err, &exec) && errors.Unwrap(exec.Err) != nil {
+		return exec
+	}
+	text := strings.TrimPrefix(err.Error(), "template: ")
+	return errors.New(text)
+}
+
+// output collects what a template renders.
+type output struct{ strings.Builder }
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	if o.Len()+len(p) > MaxBytes {
+		return 0, errTooLarge
+	}
+	return o.Builder.Write(p)
+}
+
+// errTooLarge is the error of a text that is too long.
+var errTooLarge = fleet.Errorf(fleet.CodeInvalid, "it renders more than %d MiB", MaxBytes>>20).WithHint("does a loop in it end?")
