@@ -23,6 +23,7 @@ fleet/placement         < fleet
 fleet/taskenv           < fleet
 fleet/usage             < fleet
 fleet/timeline          < fleet
+fleet/template          < fleet
 fleet/validate          < fleet
 fleet                   <
 reconcile               < fleet
@@ -65,6 +66,7 @@ edge/hardware           < fleet drivers devices edge/runner
 edge/local              < fleet edge/store
 edge/files              < fleet
 edge/store              < fleet
+edge/templates          < fleet drivers edge/artifacts edge/runner
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
 edge/names              < fleet

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ import (
 	"skerry/edge/hardware"
 	"skerry/edge/network"
 	"skerry/edge/runner"
+	"skerry/edge/templates"
 	"skerry/edge/volumes"
 	"skerry/fleet"
 )
@@ -225,9 +227,10 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
+	render := templates.NewHook(templates.Config{Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{networks, volumes.New(known), gear, fetch, runner.DriverHealth{Drivers: known}},
+		Hooks: []runner.Hook{networks, volumes.New(known), gear, fetch, render, runner.DriverHealth{Drivers: known}},
 	}
 	return factory.NewRunner, nil
 }

@@ -44,8 +44,8 @@ var refused = map[string]reason{
 	"plugin": notHere, "writeToFile": notHere, "sockaddr": notHere, "scratch": notHere, "toTOML": notHere, "spew_dump": notHere, "spew_printf": notHere,
 }
 
-// functions returns what a template can call.
-func (r *renderer) functions() template.FuncMap {
+// functionMap returns what a template can call.
+func (r *renderer) functionMap() template.FuncMap {
 	m := template.FuncMap{stepFunction: r.countStep}
 	for name := range refused {
 		m[name] = func(...any) (string, error) { return "", errors.New("it is not supported") }

@@ -17,7 +17,7 @@ const (
 	// MaxBytes bounds the text of a template, what it renders, and each value in between.
 	MaxBytes = 4 << 20
 	// maxSteps bounds turns of loops and calls of nested templates.
-	maxSteps = 1 << 20
+	maxSteps = 1 << 18
 )
 
 // ErrSource is in the chain of an error of Render whose cause is a source that has no answer now.
@@ -112,11 +112,11 @@ func parseText(t Text, r *renderer) (*template.Template, error) {
 	if name == "" {
 		name = "template"
 	}
-	parsed, err := template.New(name).Delims(t.Left, t.Right).Option(missing).Funcs(r.functions()).Parse(t.Text)
+	parsed, err := template.New(name).Delims(t.Left, t.Right).Option(missing).Funcs(r.functionMap()).Parse(t.Text)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", trimError(err)).WithHint("docs/templates.md lists the functions")
 	}
-	check, err := template.New("").Funcs(r.functions()).Parse("{{" + stepFunction + "}}")
+	check, err := template.New("").Funcs(r.functionMap()).Parse("{{" + stepFunction + "}}")
 	if err != nil {
 		panic("template: its own function does not parse: " + err.Error())
 	}

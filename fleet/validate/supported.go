@@ -41,7 +41,7 @@ var unsupported = []struct {
 	{"sticky of a volume", "leave it out, and use per_alloc = true with a volume for each allocation", []string{"TaskGroups.Volumes.Sticky"}},
 	{"selinux_label of a volume_mount", "leave it out, and label the volume's folder on the edge", []string{"TaskGroups.Tasks.VolumeMounts.SELinuxLabel"}},
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
-	{"template block", "leave it out, and configure the task with env, or with a file that a prestart task writes", []string{"TaskGroups.Tasks.Templates"}},
+	{"fail_on_error of a change_script", "leave it out: an event says that the script failed, and the task runs on", []string{"TaskGroups.Tasks.Templates.ChangeScript.FailOnError"}},
 	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
 	{"consul block", "leave it out: there is no Consul here", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
 	{"secret block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
@@ -80,7 +80,22 @@ func Unsupported(j *fleet.Job) fleet.Problems {
 		}
 		return ok
 	})
+	refuseTemplateFunctions(j, &ps)
 	return ps
+}
+
+// refuseTemplateFunctions refuses templates with functions that do not work here.
+func refuseTemplateFunctions(j *fleet.Job, ps *fleet.Problems) {
+	for g := range j.TaskGroups {
+		for t := range j.TaskGroups[g].Tasks {
+			task := &j.TaskGroups[g].Tasks[t]
+			for i := range task.Templates {
+				if e := checkTemplate(&task.Templates[i]); e != nil && e.Code == fleet.CodeUnsupported {
+					ps.AddHint(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Templates[%d].EmbeddedTmpl", g, t, i), e.Hint, "%s", e.Message)
+				}
+			}
+		}
+	}
 }
 
 // withoutDefaults returns a copy of the job without what says only what holds anyway.

@@ -26,7 +26,7 @@ var unsupportedExamples = map[string]string{
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
-	"SecretsMB": `1`, "EphemeralDisk.Migrate": `true`,
+	"SecretsMB": `1`, "FailOnError": `true`, "EphemeralDisk.Migrate": `true`,
 }
 
 // TestUnsupported asks for everything that the table refuses, one by one: each must be
@@ -79,7 +79,7 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 	}
 	name, _, _ := strings.Cut(last, "=")
 	src, at = fmt.Sprintf("{%q: %s}", name, value), name
-	beside := map[string]string{"Services": `"Provider": "nomad"`, "Checks": `"Type": "tcp"`}
+	beside := map[string]string{"Services": `"Provider": "nomad"`, "Checks": `"Type": "tcp"`, "Templates": `"DestPath": "x"`}
 	for i := len(keys) - 2; i >= 0; i-- {
 		if also := beside[keys[i]]; also != "" && !strings.HasPrefix(src, strings.SplitAfter("{"+also, ":")[0]) {
 			src = "{" + also + ", " + src[1:]

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"skerry/fleet"
+	"skerry/fleet/template"
 )
 
 // reserved are names of folders that an allocation has beside those of its tasks.
@@ -154,12 +155,12 @@ func validateArtifact(a *fleet.TaskArtifact, ps *fleet.Problems, at string) {
 func validateTemplates(t *fleet.Task, ps *fleet.Problems, at string) {
 	seen := map[string]bool{}
 	for i := range t.Templates {
-		template, path := &t.Templates[i], fmt.Sprintf("%s.Templates[%d]", at, i)
-		validateTemplate(template, ps, path)
-		if seen[template.DestPath] && template.DestPath != "" {
-			ps.Add(path+".DestPath", "two templates write %q", template.DestPath)
+		block, path := &t.Templates[i], fmt.Sprintf("%s.Templates[%d]", at, i)
+		validateTemplate(block, ps, path)
+		if seen[block.DestPath] && block.DestPath != "" {
+			ps.Add(path+".DestPath", "two templates write %q", block.DestPath)
 		}
-		seen[template.DestPath] = true
+		seen[block.DestPath] = true
 	}
 }
 
@@ -186,6 +187,15 @@ func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
 	default:
 		ps.AddHint(at+".ChangeMode", "it is noop, signal, script or restart", "unknown change_mode %q", t.ChangeMode)
 	}
+	if t.ChangeMode == fleet.ChangeSignal && !signalName.MatchString(t.ChangeSignal) {
+		ps.AddHint(at+".ChangeSignal", "SIGHUP, SIGUSR1, …", "%q is not the name of a signal", t.ChangeSignal)
+	}
+	if t.EmbeddedTmpl != "" {
+		// Functions that do not work here are found by Unsupported.
+		if e := checkTemplate(t); e != nil && e.Code != fleet.CodeUnsupported {
+			ps.AddHint(at+".EmbeddedTmpl", e.Hint, "%s", e.Message)
+		}
+	}
 	checkDuration(ps, at+".Splay", t.Splay)
 	if _, err := strconv.ParseUint(t.Perms, 8, 12); err != nil {
 		ps.Add(at+".Perms", "%q is not an octal file mode", t.Perms)
@@ -193,6 +203,11 @@ func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
 	if w := t.Wait; w != nil && w.Min != nil && w.Max != nil && *w.Min > *w.Max {
 		ps.Add(at+".Wait", "min of %s is more than max of %s", *w.Min, *w.Max)
 	}
+}
+
+// checkTemplate returns what is wrong with the text of a template; nil: nothing.
+func checkTemplate(t *fleet.Template) *fleet.Error {
+	return fleet.AsError(template.Check(template.Text{Text: t.EmbeddedTmpl, Left: t.LeftDelim, Right: t.RightDelim}))
 }
 
 func validateMounts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskGroup) {

@@ -21,7 +21,7 @@ func Warnings(j *fleet.Job) []string {
 			out = append(out, fmt.Sprintf("group %q has services, and neither the group nor a task has a shutdown_delay: a client that has just discovered a service may reach a stopping task", g.Name))
 		}
 		for k := range g.Tasks {
-			out = append(out, identityWarnings(&g.Tasks[k])...)
+			out = append(append(out, identityWarnings(&g.Tasks[k])...), templateWarnings(&g.Tasks[k])...)
 		}
 		out = append(append(out, idleWarnings(g)...), idleChecks(g)...)
 		u := g.Update
@@ -129,6 +129,16 @@ func idleChecks(g *fleet.TaskGroup) []string {
 // hasShutdownDelay reports whether the group or one of its tasks has a shutdown_delay.
 func hasShutdownDelay(g *fleet.TaskGroup) bool {
 	return g.ShutdownDelay != nil && *g.ShutdownDelay > 0 || slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return t.ShutdownDelay > 0 })
+}
+
+// templateWarnings says which attributes of templates have no effect.
+func templateWarnings(t *fleet.Task) []string {
+	for i := range t.Templates {
+		if t.Templates[i].VaultGrace != 0 {
+			return []string{fmt.Sprintf("task %q: vault_grace has no effect: there is no Vault here", t.Name)}
+		}
+	}
+	return nil
 }
 
 // identityWarnings names the identities of a task without an audience or a ttl.

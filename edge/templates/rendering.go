@@ -1,0 +1,210 @@
+package templates
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"skerry/edge/artifacts"
+	"skerry/edge/runner"
+	"skerry/fleet"
+	"skerry/fleet/template"
+	"skerry/internal/durable"
+)
+
+const renderingVersion = 1
+
+// refreshEvery is the time in seconds after which an unchanged rendering is written with its new age.
+const refreshEvery = 3600
+
+// rendering is the newest rendering of a template, as it is on the disk.
+type rendering struct {
+	Version int
+	Digest  string // of the template block
+	Text    string
+	At      int64 // by the edge's wall clock, in seconds: shown, and nothing else
+	Reads   bool  // it comes from files or services, and may change
+	Pending bool  // the task was not told of it yet
+}
+
+// renderingPath returns the file of a template's newest rendering.
+func renderingPath(p *runner.Preparation, i int) string {
+	return filepath.Join(filepath.Dir(p.Config.StateDir), fmt.Sprintf("template-%d", i))
+}
+
+// readRendering returns the newest rendering of a template; false if there is none, or it is of another template.
+func readRendering(p *runner.Preparation, i int) (rendering, bool) {
+	f, err := os.Open(renderingPath(p, i))
+	if err != nil {
+		return rendering{}, false
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 8*template.MaxBytes))
+	if err != nil {
+		return rendering{}, false
+	}
+	r, err := decodeRendering(text)
+	if err != nil || r.Digest != digestOf(&p.Task.Templates[i]) {
+		return rendering{}, false
+	}
+	return r, true
+}
+
+func decodeRendering(text []byte) (rendering, error) {
+	var r rendering
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, err
+	}
+	if r.Version != renderingVersion {
+		return r, fmt.Errorf("it has the version %d", r.Version)
+	}
+	return r, nil
+}
+
+// writeRendering makes the newest rendering durable, unless it is there already.
+func writeRendering(p *runner.Preparation, i int, r rendering) error {
+	if old, ok := readRendering(p, i); ok && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
+		return nil
+	}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+	}
+	file := renderingPath(p, i)
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+	}
+	if err := durable.Replace(file, text, 0o600); err != nil {
+		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+	}
+	return nil
+}
+
+// digestOf returns a hash of a template block.
+func digestOf(t *fleet.Template) string {
+	text, err := json.Marshal(t)
+	if err != nil {
+		panic("templates: a template block has no JSON: " + err.Error())
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// writeDestination replaces the file of a template as a whole.
+func writeDestination(p *runner.Preparation, t *fleet.Template, text string) (err error) {
+	dest, err := artifacts.Destination(p, t.DestPath, "local")
+	if err != nil {
+		return err
+	}
+	perms, err := strconv.ParseUint(t.Perms, 8, 12)
+	if t.Perms == "" {
+		perms, err = 0o644, nil
+	}
+	if err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "the mode %q of %s is not octal", t.Perms, t.DestPath)
+	}
+	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
+	if err != nil {
+		return fmt.Errorf("write %s: %w", t.DestPath, err)
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if isWritten(root, dest, fs.FileMode(perms), text) { // a full disk keeps no task from its restart
+		return nil
+	}
+	if err := root.MkdirAll(path.Dir(dest), 0o755); err != nil {
+		return fmt.Errorf("write %s: %w", t.DestPath, err)
+	}
+	part := path.Join(path.Dir(dest), "."+path.Base(dest)+".part")
+	if err := root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("write %s: %w", t.DestPath, err)
+	}
+	f, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", t.DestPath, err)
+	}
+	_, err = f.WriteString(text)
+	if err == nil && (t.Uid != nil || t.Gid != nil) {
+		err = f.Chown(idOf(t.Uid), idOf(t.Gid))
+	}
+	if err = errors.Join(err, f.Chmod(fs.FileMode(perms)), f.Close()); err == nil {
+		err = root.Rename(part, dest)
+	}
+	if err != nil {
+		return fmt.Errorf("write %s: %w", t.DestPath, err)
+	}
+	return nil
+}
+
+// isWritten reports whether a file has that mode and content already.
+func isWritten(root *os.Root, name string, mode fs.FileMode, text string) bool {
+	info, err := root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != mode.Perm() || info.Size() != int64(len(text)) {
+		return false
+	}
+	old, err := root.ReadFile(name)
+	return err == nil && string(old) == text
+}
+
+// idOf returns an id for chown; nil leaves it as it is.
+func idOf(id *int) int {
+	if id == nil {
+		return -1
+	}
+	return *id
+}
+
+// parseEnv reads lines NAME=VALUE. A value may be quoted; empty lines, comments and "export" are left out.
+func parseEnv(text string) (map[string]string, error) {
+	vars, n := map[string]string{}, 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.TrimSpace(line)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimPrefix(line, "export "), "=")
+		name, value = strings.TrimSpace(name), strings.TrimSpace(value)
+		if !ok || name == "" || strings.ContainsAny(name, " \t\"'") || strings.ContainsRune(line, 0) {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "line %d is not NAME=VALUE", n)
+		}
+		value, err := unquote(value)
+		if err != nil {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "line %d: %w", n, err)
+		}
+		vars[name] = value
+	}
+	return vars, nil
+}
+
+// unquote returns a value without its quotes, or without the comment behind it.
+func unquote(value string) (string, error) {
+	switch {
+	case value == "":
+		return "", nil
+	case value[0] == '\'':
+		inner, _, ok := strings.Cut(value[1:], "'")
+		if !ok {
+			return "", errors.New("a quote is not closed")
+		}
+		return inner, nil
+	case value[0] == '"':
+		quoted, err := strconv.QuotedPrefix(value)
+		if err != nil {
+			return "", errors.New("a quote is not closed, or holds what is no escape")
+		}
+		return strconv.Unquote(quoted)
+	}
+	if i := strings.Index(value, " #"); i >= 0 {
+		value = strings.TrimSpace(value[:i])
+	}
+	return value, nil
+}

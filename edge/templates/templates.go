@@ -1,0 +1,214 @@
+package templates
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"time"
+
+	"skerry/drivers"
+	"skerry/edge/artifacts"
+	"skerry/edge/runner"
+	"skerry/fleet"
+	"skerry/fleet/template"
+)
+
+const (
+	renderTimeout = 10 * time.Second
+	defaultPoll   = 5 * time.Second
+)
+
+// Services is the edge's own copy of the services of the cluster.
+type Services interface {
+	// Services returns the instances of a service, or of all for "". An error means that there is no answer now.
+	Services(namespace, name string) ([]fleet.ServiceRegistration, error)
+}
+
+// Config is what a Hook needs.
+type Config struct {
+	Services Services      // nil: templates that read services wait for them
+	Poll     time.Duration // between two looks at what templates read; 0: 5 s
+	Now      func() time.Time
+	Jitter   func() float64 // in [0, 1), for splay
+	Log      *slog.Logger
+}
+
+// Hook renders the templates of tasks. It implements runner.Hook and runner.Watcher.
+type Hook struct {
+	cfg Config
+}
+
+// NewHook makes the hook. It does no I/O.
+func NewHook(cfg Config) *Hook {
+	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
+	return &Hook{cfg}
+}
+
+// Name implements runner.Hook.
+func (h *Hook) Name() string { return "templates" }
+
+// Release implements runner.Hook. What is on the disk ends with the allocation's state.
+func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
+
+// Prepare implements runner.Hook: it renders the templates into the task's folders, and adds the variables of those
+// with env.
+func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
+	for i := range p.Task.Templates {
+		if err := h.prepareTemplate(ctx, p, i); err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			event := p.Event(fleet.TaskTemplate, err.Error())
+			switch fleet.CodeOf(err) {
+			case fleet.CodeInvalid, fleet.CodeUnsupported:
+				return errors.Join(err, event)
+			}
+			return errors.Join(drivers.Recoverable(err), event)
+		}
+	}
+	return nil
+}
+
+func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int) error {
+	t, what := &p.Task.Templates[i], nameOf(p, i)
+	last, known := readRendering(p, i)
+	first := !known
+	if !known || !t.Once {
+		next, err := h.renderTemplate(ctx, p, i)
+		switch {
+		case err == nil:
+			next.Pending = first && runsAtFirst(t)
+			last = next
+		case !known || ctx.Err() != nil:
+			return fmt.Errorf("render %s: %w", what, err)
+		default:
+			if err := p.Event(fleet.TaskTemplate, h.staleMessage(what, last, err)); err != nil {
+				return err
+			}
+		}
+	}
+	if t.Envvars {
+		vars, err := parseEnv(last.Text)
+		if err != nil {
+			return fmt.Errorf("read the variables of %s: %w", what, err)
+		}
+		if p.Config.Env == nil {
+			p.Config.Env = map[string]string{}
+		}
+		maps.Copy(p.Config.Env, vars)
+	}
+	if err := writeRendering(p, i, last); err != nil {
+		if !known {
+			return err
+		}
+		h.cfg.Log.Warn("rendering of a template not recorded", "alloc_id", string(p.Alloc.ID), "task", p.Task.Name, "error", err)
+	}
+	return writeDestination(p, t, last.Text)
+}
+
+// runsAtFirst reports whether the first rendering runs the template's script.
+func runsAtFirst(t *fleet.Template) bool {
+	return t.ChangeMode == fleet.ChangeScript && t.ChangeScript != nil && t.ChangeScript.RunOnFirstRender
+}
+
+// staleMessage says that an older rendering is used, and how old it is by the edge's wall clock.
+func (h *Hook) staleMessage(what string, last rendering, err error) string {
+	at := time.Unix(last.At, 0).UTC()
+	return fmt.Sprintf("The rendering of %s is used, which is %v old: %s cannot be rendered now: %v",
+		at.Format(time.RFC3339), h.cfg.Now().Sub(at).Round(time.Second), what, err)
+}
+
+// renderTemplate renders a template from its sources as they are now.
+func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int) (rendering, error) {
+	t := &p.Task.Templates[i]
+	text := t.EmbeddedTmpl
+	if t.SourcePath != "" {
+		var err error
+		if text, err = readFile(p, t.SourcePath); err != nil {
+			return rendering{}, fmt.Errorf("read source %s: %w", t.SourcePath, err)
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, renderTimeout,
+		fleet.Errorf(fleet.CodeInvalid, "it is not rendered within %v", renderTimeout))
+	defer cancel()
+	r, err := template.Render(ctx, template.Text{
+		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
+	}, template.Sources{
+		Env:      func(name string) (string, bool) { return lookUp(p, name) },
+		File:     func(path string) (string, error) { return readFile(p, path) },
+		Services: func(name string) ([]template.Service, error) { return h.listServices(p.Alloc.Namespace, name) },
+		Now:      h.cfg.Now,
+	})
+	if err != nil {
+		return rendering{}, err
+	}
+	return rendering{
+		Version: renderingVersion, Digest: digestOf(t), Text: r.Text, At: h.cfg.Now().Unix(), Reads: r.Reads || t.SourcePath != "",
+	}, nil
+}
+
+// lookUp returns a variable of the task or a property of its node.
+func lookUp(p *runner.Preparation, name string) (string, bool) {
+	reference := "${" + name + "}"
+	v := p.Replace(reference)
+	if v == reference {
+		return "", false
+	}
+	return v, true
+}
+
+func (h *Hook) listServices(namespace, name string) ([]template.Service, error) {
+	if h.cfg.Services == nil {
+		return nil, fleet.Errorf(fleet.CodeUnavailable, "this edge has no copy of the services")
+	}
+	list, err := h.cfg.Services.Services(namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]template.Service, len(list))
+	for i, r := range list {
+		out[i] = template.Service{
+			ID: r.ID, Name: r.ServiceName, Namespace: r.Namespace, Datacenter: r.Datacenter, Node: string(r.NodeID),
+			JobID: string(r.JobID), AllocID: string(r.AllocID), Address: r.Address, Port: r.Port, Tags: r.Tags,
+		}
+	}
+	return out, nil
+}
+
+// readFile reads a file of the allocation's folder. One outside is a fleet.CodeInvalid; one that is not there may
+// come.
+func readFile(p *runner.Preparation, name string) (text string, err error) {
+	place, err := artifacts.Destination(p, name, ".")
+	if err != nil {
+		return "", err
+	}
+	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	f, err := root.Open(place)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return "", errors.Join(fmt.Errorf("%s is no regular file", name), err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, template.MaxBytes+1))
+	if err == nil && len(b) > template.MaxBytes {
+		err = fleet.Errorf(fleet.CodeInvalid, "the file %s has more than %d MiB", name, template.MaxBytes>>20)
+	}
+	return string(b), err
+}
+
+// nameOf returns how events and errors name a template.
+func nameOf(p *runner.Preparation, i int) string {
+	return fmt.Sprintf("template %d (%s)", i+1, p.Task.Templates[i].DestPath)
+}

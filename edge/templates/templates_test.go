@@ -1,0 +1,354 @@
+package templates_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/drivers"
+	"skerry/edge/runner"
+	"skerry/edge/templates"
+	"skerry/fleet"
+	"skerry/fleet/taskenv"
+)
+
+// fakeServices are the edge's copy of the services.
+type fakeServices struct {
+	list []fleet.ServiceRegistration
+	err  error
+}
+
+func (f *fakeServices) Services(_, _ string) ([]fleet.ServiceRegistration, error) {
+	return f.list, f.err
+}
+
+// hangs is the exit code of a script that does not end.
+const hangs = -1
+
+// machine has a task with templates, its disk, and a record of what happened to the task.
+type machine struct {
+	dir      string
+	task     fleet.Task
+	services fakeServices
+	env      map[string]string // of the last preparation
+	log      []string
+	code     int // of scripts
+	poll     time.Duration
+}
+
+func newMachine(tb testing.TB, list ...fleet.Template) *machine {
+	tb.Helper()
+	m := &machine{dir: tb.TempDir(), task: fleet.Task{Name: "web", Templates: list}}
+	for _, dir := range []string{"allocs/a/web/local", "allocs/a/web/secrets", "allocs/a/alloc"} {
+		if err := os.MkdirAll(filepath.Join(m.dir, dir), 0o700); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	m.setAddress("10.0.0.1")
+	return m
+}
+
+func (m *machine) setAddress(address string) {
+	m.services = fakeServices{list: []fleet.ServiceRegistration{{ID: "1", ServiceName: "db", Address: address, Port: 5432, Tags: []string{"x"}}}}
+}
+
+func (m *machine) hook() *templates.Hook {
+	return templates.NewHook(templates.Config{
+		Services: &m.services, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func (m *machine) preparation() *runner.Preparation {
+	root := filepath.Join(m.dir, "allocs", "a")
+	m.env = map[string]string{"NAME": "value"}
+	return &runner.Preparation{
+		Alloc: fleet.Alloc{ID: "a"}, Task: &m.task,
+		Config: &drivers.TaskConfig{
+			Env: m.env, Dir: filepath.Join(root, "web"), AllocDir: filepath.Join(root, "alloc"), LocalDir: filepath.Join(root, "web", "local"),
+			SecretsDir: filepath.Join(root, "web", "secrets"), StateDir: filepath.Join(m.dir, "tasks", "a", "web", "1"),
+		},
+		Folders: taskenv.Place{AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
+		Event:   func(kind, message string) error { return m.Event(context.Background(), kind, message) },
+	}
+}
+
+func (m *machine) prepare() error {
+	m.log = nil
+	return m.hook().Prepare(context.Background(), m.preparation())
+}
+
+func (m *machine) Restart(_ context.Context, reason string) error {
+	m.log = append(m.log, "restart: "+reason)
+	return nil
+}
+
+func (m *machine) Signal(_ context.Context, signal, _ string) error {
+	m.log = append(m.log, "signal "+signal)
+	return nil
+}
+
+func (m *machine) Exec(ctx context.Context, x fleet.Exec) (int, error) {
+	m.log = append(m.log, "exec "+strings.Join(x.Command, " "))
+	fmt.Fprint(x.Stdout, "output")
+	if m.code == hangs {
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	return m.code, nil
+}
+
+func (m *machine) Event(_ context.Context, kind, message string) error {
+	m.log = append(m.log, kind+": "+message)
+	return nil
+}
+
+func (m *machine) mustHave(tb testing.TB, name, want string) {
+	tb.Helper()
+	got, err := os.ReadFile(filepath.Join(m.dir, "allocs", "a", name))
+	if err != nil || string(got) != want {
+		tb.Errorf("%s has %q, %v; want %q", name, got, err, want)
+	}
+}
+
+// mustLog checks what happened: each line begins with what is wanted.
+func (m *machine) mustLog(tb testing.TB, want ...string) {
+	tb.Helper()
+	if !slices.EqualFunc(m.log, want, strings.HasPrefix) {
+		tb.Errorf("it happened:\n%s\nwant\n%s", strings.Join(m.log, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// watchFor lets the hook watch for a time, in virtual time.
+func (m *machine) watchFor(d time.Duration, during ...func()) {
+	m.log = nil
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() {
+		m.hook().Watch(ctx, m.preparation(), m)
+		close(ended)
+	}()
+	for _, f := range during {
+		time.Sleep(d)
+		synctest.Wait()
+		f()
+	}
+	time.Sleep(d)
+	cancel()
+	<-ended
+}
+
+const dbAddress = `{{ range nomadService "db" }}{{ .Address }}:{{ .Port }}{{ end }}`
+
+func TestTemplateIsRendered(t *testing.T) {
+	uid, gid := os.Getuid(), os.Getgid()
+	m := newMachine(t,
+		fleet.Template{EmbeddedTmpl: `{{ env "NAME" }} ` + dbAddress, DestPath: "local/sub/a.conf", Perms: "600", Uid: &uid, Gid: &gid},
+		fleet.Template{EmbeddedTmpl: "# a comment\nexport A=[[ env \"NAME\" ]] # b\nB=\"x\\ty\"\nC='z'\n\n", DestPath: "/secrets/env", Envvars: true, LeftDelim: "[[", RightDelim: "]]"},
+		fleet.Template{SourcePath: "${NOMAD_NONE}local/source.tpl", DestPath: "/alloc/data/out"},
+	)
+	m.task.Templates[2].SourcePath = "local/source.tpl"
+	source := filepath.Join(m.dir, "allocs/a/web/local/source.tpl")
+	if err := os.WriteFile(source, []byte(`{{ file "local/other" }}!`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.prepare(); !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "local/other") {
+		t.Fatalf("a file that is missing: %v", err)
+	}
+	m.mustLog(t, fleet.TaskTemplate+": render template 3")
+	if err := os.WriteFile(filepath.Join(filepath.Dir(source), "other"), []byte("other"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	m.mustHave(t, "web/local/sub/a.conf", "value 10.0.0.1:5432")
+	m.mustHave(t, "alloc/data/out", "other!")
+	if want := map[string]string{"NAME": "value", "A": "value", "B": "x\ty", "C": "z"}; !maps.Equal(m.env, want) {
+		t.Errorf("the environment is %q", m.env)
+	}
+	if info, err := os.Stat(filepath.Join(m.dir, "allocs/a/web/local/sub/a.conf")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v, %v", info.Mode(), err)
+	}
+}
+
+func TestTemplatesThatFail(t *testing.T) {
+	for _, c := range []struct {
+		template    fleet.Template
+		want        string
+		recoverable bool
+	}{
+		{fleet.Template{EmbeddedTmpl: "{{ if }}", DestPath: "x"}, "missing value for if", false},
+		{fleet.Template{EmbeddedTmpl: `{{ key "a" }}`, DestPath: "x"}, "no Consul here", false},
+		{fleet.Template{EmbeddedTmpl: "x", DestPath: "../../x"}, "outside of the allocation's folder", false},
+		{fleet.Template{SourcePath: "../../../etc/passwd", DestPath: "x"}, "outside of the allocation's folder", false},
+		{fleet.Template{EmbeddedTmpl: `{{ file "../../tasks" }}`, DestPath: "x"}, "outside of the allocation's folder", false},
+		{fleet.Template{EmbeddedTmpl: `{{ range 999999999 }}{{ end }}`, DestPath: "x"}, "steps", false},
+		{fleet.Template{EmbeddedTmpl: "no variable", DestPath: "x", Envvars: true}, "line 1 is not NAME=VALUE", false},
+		{fleet.Template{SourcePath: "local/none", DestPath: "x"}, "read source local/none", true},
+		{fleet.Template{EmbeddedTmpl: `{{ with parseJSON "{\"a\":1}" }}{{ .b }}{{ end }}`, DestPath: "x", ErrMissingKey: true}, "no entry for key", true},
+	} {
+		m := newMachine(t, c.template)
+		err := m.prepare()
+		if err == nil || !strings.Contains(err.Error(), c.want) || drivers.IsRecoverable(err) != c.recoverable {
+			t.Errorf("%+v: %v, recoverable %v; want %q", c.template, err, drivers.IsRecoverable(err), c.want)
+		}
+		m.mustLog(t, fleet.TaskTemplate)
+	}
+}
+
+// A link in the task's folder leads no template out of it.
+func TestTemplateFollowsNoLinkOut(t *testing.T) {
+	m := newMachine(t, fleet.Template{EmbeddedTmpl: `{{ file "local/link/secret" }}`, DestPath: "local/x"}, fleet.Template{EmbeddedTmpl: "x", DestPath: "local/link/y"})
+	outside := t.TempDir()
+	if err := errors.Join(os.WriteFile(outside+"/secret", []byte("secret"), 0o600), os.Symlink(outside, filepath.Join(m.dir, "allocs/a/web/local/link"))); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.prepare(); err == nil {
+		t.Error("it read a file outside")
+	}
+	m.task.Templates = m.task.Templates[1:]
+	if err := m.prepare(); err == nil {
+		t.Error("it wrote a file outside")
+	}
+	if _, err := os.Lstat(outside + "/y"); err == nil {
+		t.Error("it wrote a file outside")
+	}
+}
+
+// TestSourceGoneForAWeek: the task starts again and runs on with its last rendering, and events show its age.
+func TestSourceGoneForAWeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeRestart})
+		m.poll = 5 * time.Minute
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustLog(t)
+		m.services.err = errors.New("the link is down")
+		m.watchFor(7*24*time.Hour + time.Hour)
+		m.mustLog(t, slices.Repeat([]string{fleet.TaskTemplate + ": The rendering of "}, 8)...)
+		if err := os.Remove(filepath.Join(m.dir, "allocs/a/web/local/db")); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.prepare(); err != nil {
+			t.Errorf("a restart: %v", err)
+		}
+		m.mustHave(t, "web/local/db", "10.0.0.1:5432")
+		m.mustLog(t, fleet.TaskTemplate+": The rendering of 2000-01-01T00:00:00Z is used, which is 169h0m0s old")
+		m.watchFor(time.Hour, func() { m.services.err = nil })
+		m.mustLog(t, fleet.TaskTemplate+": The rendering of", fleet.TaskTemplate+": template 1 (local/db) can be rendered again")
+	})
+}
+
+func TestTemplateChangeModes(t *testing.T) {
+	for mode, want := range map[string][]string{
+		fleet.ChangeNoop:    nil,
+		fleet.ChangeRestart: {"restart: Rendered again: template 1 (local/db)"},
+		fleet.ChangeSignal:  {"signal SIGUSR1"},
+		fleet.ChangeScript:  {"exec reload value", fleet.TaskTemplate + ": template 1 (local/db): its script has run"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := newMachine(t, fleet.Template{
+				EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: mode, ChangeSignal: "SIGUSR1", Splay: 10 * time.Second,
+				ChangeScript: &fleet.TemplateScript{Command: "reload", Args: []string{"${NAME}"}, Timeout: time.Second},
+			})
+			if err := m.prepare(); err != nil {
+				t.Fatal(err)
+			}
+			m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
+			m.mustHave(t, "web/local/db", "10.0.0.2:5432")
+			m.mustLog(t, want...)
+			m.watchFor(time.Minute)
+			if mode == fleet.ChangeRestart { // no attempt has begun since
+				m.mustLog(t, want...)
+				return
+			}
+			m.mustLog(t)
+		})
+	}
+}
+
+// An agent that dies before it has told the task does it when it is back.
+func TestTemplateChangeThatTheTaskWasNotToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeSignal, ChangeSignal: "SIGHUP", Splay: time.Minute})
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.setAddress("10.0.0.2")
+		m.watchFor(20 * time.Second) // it ends within the splay
+		m.mustLog(t)
+		m.watchFor(time.Hour)
+		m.mustLog(t, "signal SIGHUP")
+	})
+}
+
+func TestTemplateOnceAndFirstScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t,
+			fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/once", Once: true, ChangeMode: fleet.ChangeRestart},
+			fleet.Template{EmbeddedTmpl: "x", DestPath: "local/x", ChangeMode: fleet.ChangeScript, ChangeScript: &fleet.TemplateScript{Command: "init", RunOnFirstRender: true}})
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.code = 3
+		m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
+		m.mustLog(t, "exec init", fleet.TaskTemplate+": template 2 (local/x): its script ended with exit code 3: output")
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustHave(t, "web/local/once", "10.0.0.1:5432")
+		m.watchFor(time.Minute)
+		m.mustLog(t)
+	})
+}
+
+// A change waits until it has been there for the wait block's min.
+func TestTemplateWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wait := time.Minute
+		m := newMachine(t, fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeSignal, ChangeSignal: "SIGHUP", Wait: &fleet.TemplateWait{Min: &wait}})
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.watchFor(10*time.Second, func() { m.setAddress("10.0.0.2") }, func() { m.mustLog(t); m.setAddress("10.0.0.3") }, func() {}, func() {}, func() {}, func() {}, func() {}, func() {})
+		m.mustLog(t, "signal SIGHUP")
+		m.mustHave(t, "web/local/db", "10.0.0.3:5432")
+	})
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("A=b\nexport C=\"d\"", []byte(`{"Version":1,"Text":"x"}`))
+	f.Fuzz(func(t *testing.T, env string, record []byte) {
+		vars, err := templates.ParseEnv(env)
+		for name := range vars {
+			if err == nil && (name == "" || strings.ContainsAny(name, "=\n")) {
+				t.Errorf("it read the name %q", name)
+			}
+		}
+		_ = templates.DecodeRendering(record)
+	})
+}
+
+func TestTemplateScriptTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, fleet.Template{
+			EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeScript, ChangeScript: &fleet.TemplateScript{Command: "reload", Timeout: 7 * time.Second},
+		})
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.code = hangs
+		m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
+		m.mustLog(t, "exec reload", fleet.TaskTemplate+": template 1 (local/db): its script was ended after 7s")
+	})
+}

@@ -1,0 +1,233 @@
+package templates
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/edge/runner"
+	"skerry/fleet"
+	"skerry/internal/pace"
+)
+
+// remindEvery is the time after which an event says again that a template cannot be rendered.
+const remindEvery = 24 * time.Hour
+
+// maxScriptOutput bounds what is kept of a script's output.
+const maxScriptOutput = 2 << 10
+
+// watch is the watch over the templates of one attempt.
+type watch struct {
+	hook    *Hook
+	p       *runner.Preparation
+	control runner.TaskControl
+	failing map[int]time.Time // when an event said so, by index
+}
+
+// Watch implements runner.Watcher: it tells the task of changes that it was not told of yet, and looks at what its
+// templates read.
+func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
+	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}}
+	var watched, pending []int
+	for i := range p.Task.Templates {
+		last, ok := readRendering(p, i)
+		if ok && last.Pending {
+			pending = append(pending, i)
+		}
+		if ok && last.Reads && !p.Task.Templates[i].Once {
+			watched = append(watched, i)
+		}
+	}
+	err := w.tellTask(ctx, pending)
+	for err == nil && len(watched) > 0 && pace.Rest(ctx, h.cfg.Poll) {
+		var changed []int
+		for _, i := range watched {
+			var is bool
+			if is, err = w.renderAgain(ctx, i); err != nil {
+				break
+			}
+			if is {
+				changed = append(changed, i)
+			}
+		}
+		if err == nil {
+			err = w.tellTask(ctx, changed)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		h.cfg.Log.Warn("templates of a task are no longer watched", "alloc_id", string(p.Alloc.ID), "task", p.Task.Name, "error", err)
+	}
+}
+
+// renderAgain renders a template, and reports whether the task has to be told. An error means that the watch ends.
+func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
+	last, ok := readRendering(w.p, i)
+	if !ok {
+		return false, nil
+	}
+	next, err := w.hook.renderTemplate(ctx, w.p, i)
+	if err == nil && next.Text != last.Text {
+		if !w.waitUntilSettled(ctx, &w.p.Task.Templates[i]) {
+			return false, context.Cause(ctx)
+		}
+		next, err = w.hook.renderTemplate(ctx, w.p, i)
+	}
+	if err != nil {
+		return false, w.noteFailure(ctx, i, last, err)
+	}
+	if _, failed := w.failing[i]; failed {
+		delete(w.failing, i)
+		if err := w.control.Event(ctx, fleet.TaskTemplate, nameOf(w.p, i)+" can be rendered again"); err != nil {
+			return false, err
+		}
+	}
+	if next.Text == last.Text {
+		if next.At-last.At >= refreshEvery {
+			next.Pending = last.Pending
+			_ = writeRendering(w.p, i, next) // its age is only shown
+		}
+		return false, nil
+	}
+	next.Pending = w.p.Task.Templates[i].ChangeMode != fleet.ChangeNoop
+	if err := writeRendering(w.p, i, next); err != nil {
+		return false, w.noteFailure(ctx, i, last, err)
+	}
+	if err := writeDestination(w.p, &w.p.Task.Templates[i], next.Text); err != nil {
+		return false, w.noteFailure(ctx, i, last, err)
+	}
+	return next.Pending, nil
+}
+
+// waitUntilSettled waits for the template's wait block. It returns false when ctx ends first.
+func (w *watch) waitUntilSettled(ctx context.Context, t *fleet.Template) bool {
+	if t.Wait == nil || t.Wait.Min == nil || *t.Wait.Min <= 0 {
+		return true
+	}
+	return pace.Rest(ctx, *t.Wait.Min)
+}
+
+// noteFailure sends an event when a template cannot be rendered any more, and once a day from then on.
+func (w *watch) noteFailure(ctx context.Context, i int, last rendering, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	now := w.hook.cfg.Now()
+	if since, ok := w.failing[i]; ok && now.Sub(since) < remindEvery {
+		return nil
+	}
+	w.failing[i] = now
+	return w.control.Event(ctx, fleet.TaskTemplate, w.hook.staleMessage(nameOf(w.p, i), last, err))
+}
+
+// tellTask does what the change modes of changed templates ask for, after a random part of their longest splay.
+func (w *watch) tellTask(ctx context.Context, changed []int) error {
+	if len(changed) == 0 {
+		return nil
+	}
+	var names, signals []string
+	var scripts []int
+	restart, splay := false, time.Duration(0)
+	for _, i := range changed {
+		t := &w.p.Task.Templates[i]
+		names, splay = append(names, nameOf(w.p, i)), max(splay, t.Splay)
+		switch t.ChangeMode {
+		case fleet.ChangeSignal:
+			signals = append(signals, t.ChangeSignal)
+		case fleet.ChangeScript:
+			scripts = append(scripts, i)
+		case fleet.ChangeNoop:
+		default:
+			restart = true
+		}
+	}
+	if !pace.Rest(ctx, time.Duration(float64(splay)*w.hook.cfg.Jitter())) {
+		return context.Cause(ctx)
+	}
+	why := "Rendered again: " + strings.Join(names, ", ")
+	if restart { // which journals it: the next attempt has the new files
+		return w.control.Restart(ctx, why)
+	}
+	slices.Sort(signals)
+	for _, signal := range slices.Compact(signals) {
+		if err := w.control.Signal(ctx, signal, why); err != nil {
+			if err := w.control.Event(ctx, fleet.TaskTemplate, fmt.Sprintf("%s: the signal %s was not sent: %v", why, signal, err)); err != nil {
+				return err
+			}
+		}
+	}
+	for _, i := range scripts {
+		if err := w.runScript(ctx, i); err != nil {
+			return err
+		}
+	}
+	return w.clearPending(ctx, changed)
+}
+
+// runScript runs the script of a template beside the task, and sends an event with what became of it.
+func (w *watch) runScript(ctx context.Context, i int) error {
+	s := w.p.Task.Templates[i].ChangeScript
+	if s == nil {
+		return nil
+	}
+	timeout := s.Timeout
+	if timeout <= 0 {
+		timeout = 5 * time.Second
+	}
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	command := []string{w.p.Replace(s.Command)}
+	for _, arg := range s.Args {
+		command = append(command, w.p.Replace(arg))
+	}
+	var said boundedText
+	code, err := w.control.Exec(limited, fleet.Exec{Command: command, Stdin: io.NopCloser(strings.NewReader("")), Stdout: &said, Stderr: &said})
+	message := fmt.Sprintf("%s: its script has run", nameOf(w.p, i))
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(limited.Err(), context.DeadlineExceeded):
+		message = fmt.Sprintf("%s: its script was ended after %v", nameOf(w.p, i), timeout)
+	case err != nil:
+		message = fmt.Sprintf("%s: its script did not run: %v", nameOf(w.p, i), err)
+	case code != 0:
+		message = fmt.Sprintf("%s: its script ended with exit code %d: %s", nameOf(w.p, i), code, strings.TrimSpace(said.String()))
+	}
+	return w.control.Event(ctx, fleet.TaskTemplate, message)
+}
+
+// clearPending records that the task was told.
+func (w *watch) clearPending(ctx context.Context, changed []int) error {
+	for _, i := range changed {
+		last, ok := readRendering(w.p, i)
+		if !ok || !last.Pending {
+			continue
+		}
+		last.Pending = false
+		if err := writeRendering(w.p, i, last); err != nil {
+			return w.noteFailure(ctx, i, last, err)
+		}
+	}
+	return nil
+}
+
+// boundedText keeps the first bytes of what a script writes.
+type boundedText struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (b *boundedText) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if room := maxScriptOutput - b.Len(); room > 0 {
+		b.Buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
