@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,11 +24,21 @@ import (
 
 // fakeServices are the edge's copy of the services.
 type fakeServices struct {
+	mu   sync.Mutex
 	list []fleet.ServiceRegistration
 	err  error
 }
 
+// set replaces what the copy answers.
+func (f *fakeServices) set(list []fleet.ServiceRegistration, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.list, f.err = list, err
+}
+
 func (f *fakeServices) Services(_, _ string) ([]fleet.ServiceRegistration, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return f.list, f.err
 }
 
@@ -58,7 +69,7 @@ func newMachine(tb testing.TB, list ...fleet.Template) *machine {
 }
 
 func (m *machine) setAddress(address string) {
-	m.services = fakeServices{list: []fleet.ServiceRegistration{{ID: "1", ServiceName: "db", Address: address, Port: 5432, Tags: []string{"x"}}}}
+	m.services.set([]fleet.ServiceRegistration{{ID: "1", ServiceName: "db", Address: address, Port: 5432, Tags: []string{"x"}}}, nil)
 }
 
 func (m *machine) hook() *templates.Hook {
@@ -228,13 +239,13 @@ func TestTemplateFollowsNoLinkOut(t *testing.T) {
 func TestSourceGoneForAWeek(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMachine(t, fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeRestart})
-		m.poll = 5 * time.Minute
+		m.poll = time.Hour
 		if err := m.prepare(); err != nil {
 			t.Fatal(err)
 		}
 		m.mustLog(t)
-		m.services.err = errors.New("the link is down")
-		m.watchFor(7*24*time.Hour + time.Hour)
+		m.services.set(nil, errors.New("the link is down"))
+		m.watchFor(7*24*time.Hour + 90*time.Minute)
 		m.mustLog(t, slices.Repeat([]string{fleet.TaskTemplate + ": The rendering of "}, 8)...)
 		if err := os.Remove(filepath.Join(m.dir, "allocs/a/web/local/db")); err != nil {
 			t.Fatal(err)
@@ -243,8 +254,8 @@ func TestSourceGoneForAWeek(t *testing.T) {
 			t.Errorf("a restart: %v", err)
 		}
 		m.mustHave(t, "web/local/db", "10.0.0.1:5432")
-		m.mustLog(t, fleet.TaskTemplate+": The rendering of 2000-01-01T00:00:00Z is used, which is 169h0m0s old")
-		m.watchFor(time.Hour, func() { m.services.err = nil })
+		m.mustLog(t, fleet.TaskTemplate+": The rendering of 2000-01-01T00:00:00Z is used, which is 169h30m0s old")
+		m.watchFor(2*time.Hour, func() { m.setAddress("10.0.0.1") })
 		m.mustLog(t, fleet.TaskTemplate+": The rendering of", fleet.TaskTemplate+": template 1 (local/db) can be rendered again")
 	})
 }

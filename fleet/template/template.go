@@ -3,7 +3,6 @@ package template
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"text/template"
@@ -17,7 +16,7 @@ const (
 	// MaxBytes bounds the text of a template, what it renders, and each value in between.
 	MaxBytes = 4 << 20
 	// maxSteps bounds turns of loops and calls of nested templates.
-	maxSteps = 1 << 18
+	maxSteps = 1 << 17
 )
 
 // ErrSource is in the chain of an error of Render whose cause is a source that has no answer now.
@@ -83,7 +82,7 @@ func Render(ctx context.Context, t Text, s Sources) (Rendered, error) {
 	}
 	r.root = parsed
 	if err := parsed.Execute(&r.out, nil); err != nil {
-		return Rendered{}, fmt.Errorf("render: %w", trimError(err))
+		return Rendered{}, trimError(err)
 	}
 	return Rendered{Text: r.out.String(), Reads: r.reads}, nil
 }
@@ -214,15 +213,17 @@ func walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
 	return nil
 }
 
+// trimmed is an error of text/template without the words that it begins with.
+type trimmed struct{ error }
+
+// Error implements error.
+func (t trimmed) Error() string { return strings.TrimPrefix(t.error.Error(), "template: ") }
+
+// Unwrap returns the error itself.
+func (t trimmed) Unwrap() error { return t.error }
+
 // trimError returns an error of text/template without what everybody knows.
-func trimError(err error) error {
-	var exec template.ExecError
-	if errors.As(err, &exec) && errors.Unwrap(exec.Err) != nil {
-		return exec
-	}
-	text := strings.TrimPrefix(err.Error(), "template: ")
-	return errors.New(text)
-}
+func trimError(err error) error { return trimmed{err} }
 
 // output collects what a template renders.
 type output struct{ strings.Builder }

@@ -151,7 +151,6 @@ func TestTemplatesAreBounded(t *testing.T) {
 		`{{ $x := "0123456789" }}{{ range loop 40 }}{{ $x = print $x $x }}{{ end }}`:            "more than 4 MiB",
 		`{{ $x := "aaaaaaaaaa" }}{{ range loop 40 }}{{ $x = replaceAll "a" "aa" $x }}{{ end }}`: "more than 4 MiB",
 		`{{ loop 1000000000 }}`: "at most 100000 turns",
-		`{{ define "a" }}{{ template "b" }}{{ template "b" }}{{ end }}{{ define "b" }}{{ template "c" }}{{ template "c" }}{{ end }}{{ define "c" }}{{ template "a" }}{{ end }}{{ template "a" }}`: "",
 		`{{ define "a" }}{{ executeTemplate "a" }}{{ end }}{{ template "a" }}`: "calls itself",
 	} {
 		if got, err := render(text, sources()); err == nil || !strings.Contains(err.Error(), want) {
