@@ -24,15 +24,11 @@ const (
 	defaultPoll   = 5 * time.Second
 )
 
-// Services is the edge's own copy of the services of the cluster.
-type Services interface {
-	// Services returns the instances of a service, or of all for "". An error means that there is no answer now.
-	Services(namespace, name string) ([]fleet.ServiceRegistration, error)
-}
-
 // Config is what a Hook needs.
 type Config struct {
-	Services Services      // nil: templates that read services wait for them
+	// Services returns the instances of a service that the edge knows of, or of all for ""; an error means that there
+	// is no answer now. nil: templates that read services wait for them.
+	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
 	Poll     time.Duration // between two looks at what templates read; 0: 5 s
 	Now      func() time.Time
 	Jitter   func() float64 // in [0, 1), for splay
@@ -142,7 +138,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	}, template.Sources{
 		Env:      func(name string) (string, bool) { return lookUp(p, name) },
 		File:     func(path string) (string, error) { return readFile(p, path) },
-		Services: func(name string) ([]template.Service, error) { return h.listServices(p.Alloc.Namespace, name) },
+		Services: func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
 		Now:      h.cfg.Now,
 	})
 	if err != nil {
@@ -163,11 +159,11 @@ func lookUp(p *runner.Preparation, name string) (string, bool) {
 	return v, true
 }
 
-func (h *Hook) listServices(namespace, name string) ([]template.Service, error) {
+func (h *Hook) listServices(ctx context.Context, namespace, name string) ([]template.Service, error) {
 	if h.cfg.Services == nil {
 		return nil, fleet.Errorf(fleet.CodeUnavailable, "this edge has no copy of the services")
 	}
-	list, err := h.cfg.Services.Services(namespace, name)
+	list, err := h.cfg.Services(ctx, namespace, name)
 	if err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func (f *fakeServices) set(list []fleet.ServiceRegistration, err error) {
 	f.list, f.err = list, err
 }
 
-func (f *fakeServices) Services(_, _ string) ([]fleet.ServiceRegistration, error) {
+func (f *fakeServices) answerOf(context.Context, string, string) ([]fleet.ServiceRegistration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.list, f.err
@@ -74,7 +74,7 @@ func (m *machine) setAddress(address string) {
 
 func (m *machine) hook() *templates.Hook {
 	return templates.NewHook(templates.Config{
-		Services: &m.services, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+		Services: m.services.answerOf, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
