@@ -81,7 +81,9 @@ type Machine struct {
 	Store   *store.Store         // nil without Config.StoreBytes
 	// Ended reports whether an allocation has ended, or was never here.
 	Ended func(fleet.AllocID) bool
-	Log   *slog.Logger
+	// Services returns the services that the edge knows of, as Edge.Services does, once Open has returned.
+	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
+	Log      *slog.Logger
 }
 
 // Describer supplies the fleet.Node of this machine: its attributes, resources, drivers and devices.
