@@ -12,7 +12,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
+.PHONY: build test-drivers missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -31,6 +31,20 @@ test: ## every package, in random order, with the race detector where something 
 	$(GOTEST) -short $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	$(MAKE) prometheus
+	@$(MAKE) --no-print-directory missing
+
+# Packages whose tests run real daemons, machines and networks. With -short they leave those out.
+DRIVERS := ./drivers/... ./edge/network/...
+
+test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
+	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+
+# What runs tasks, and the Debian package that has it.
+PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \
+  /usr/lib/cni/bridge:containernetworking-plugins iptables:iptables busybox:busybox-static git:git
+
+missing: ## which drivers' tests are left out, because a program is not on this machine
+	@for p in $(PROGRAMS_OF_DRIVERS); do command -v $${p%%:*} >/dev/null || echo "  $${p%%:*}  is missing: its tests are left out; Debian's package $${p##*:} has it"; done
 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
 	$(GOTEST) -short $(RACE) $(LARGE)
