@@ -249,3 +249,13 @@ func (n *Node) Property(name string) (string, bool) {
 	}
 	return "", false
 }
+
+// HasDriver reports whether the node has a driver that is healthy. If it does not report the driver, its attribute
+// driver.NAME decides.
+func (n *Node) HasDriver(driver string) bool {
+	if d, ok := n.Drivers[driver]; ok {
+		return d.Detected && d.Healthy
+	}
+	has, err := strconv.ParseBool(n.Attributes["driver."+driver])
+	return err == nil && has
+}

@@ -123,7 +123,7 @@ type jobs struct{ h *Hub }
 
 // Parse reads an HCL or JSON job file; vars is the content of a variables file, or "".
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
-	opts := jobspec.Options{Drivers: builtin.Names(), Configs: builtin.Configs(), Now: time.Now(), WithoutGroups: true}
+	opts := jobspec.Options{Configs: builtin.Configs(), Now: time.Now(), WithoutGroups: true}
 	if vars != "" {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}

@@ -15,7 +15,6 @@ import (
 	"skerry/chaos/report"
 	"skerry/chaos/schedule"
 	"skerry/cmd/jobfile"
-	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
@@ -200,7 +199,7 @@ func (r *rehearseFlags) parseUpdate(text string, undeclared map[string]int) (job
 // readRehearsedJob reads a job file with the --var values that it declares. undeclared counts, for each
 // value, the files that do not declare it. A value that no file declares is an error in the last one.
 func (r *rehearseFlags) readRehearsedJob(path string, undeclared map[string]int) (*fleet.Job, error) {
-	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ(), Drivers: append(builtin.Names(), "sim")}
+	opts := jobspec.Options{Now: time.Now(), Environ: os.Environ()}
 	for _, file := range r.varFiles {
 		src, err := jobfile.ReadFile(file)
 		if err != nil {

@@ -63,7 +63,7 @@ func TestAttributes(t *testing.T) {
 	for _, e := range table.entries {
 		t.Run(fmt.Sprintf("%s %s %s", e.section, e.name, e.example), func(t *testing.T) {
 			src, line := table.exampleFile(e, true)
-			opts := jobspec.Options{Drivers: []string{"sim"}}
+			opts := jobspec.Options{}
 			job, err := jobspec.Parse("job.hcl", []byte(src), opts)
 			if e.outcome == "invalid" {
 				checkRefusal(t, e, err, line)
@@ -188,7 +188,7 @@ func (table *attributeTable) checkJSON(t *testing.T, e entry, job *fleet.Job) {
 		t.Errorf("%s is %v in the job's JSON, want %v", at, got, want)
 	}
 	src, _ := table.exampleFile(e, false)
-	plain, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Drivers: []string{"sim"}})
+	plain, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{})
 	if e.byDefault == "-" {
 		return
 	}
@@ -197,7 +197,7 @@ func (table *attributeTable) checkJSON(t *testing.T, e entry, job *fleet.Job) {
 		without.beside = maps.Clone(e.beside)
 		without.beside[e.section+"."+e.name] = ""
 		src, _ := table.exampleFile(without, false)
-		if _, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{Drivers: []string{"sim"}}); err == nil {
+		if _, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{}); err == nil {
 			t.Errorf("a job without it is taken:\n%s", src)
 		}
 		return

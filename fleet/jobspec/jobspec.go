@@ -37,8 +37,6 @@ type Options struct {
 	Environ []string
 	// Files serve the functions file, fileset and their like; nil: these are refused.
 	Files Files
-	// Drivers are the known task drivers; nil: any name will do.
-	Drivers []string
 	// Configs read the config blocks of tasks by their driver.
 	Configs validate.ConfigChecks
 	// ForRegistration refuses too what nothing acts on yet.
@@ -116,7 +114,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 	if opts.ForRegistration {
 		problems = append(problems, validate.Unsupported(job)...)
 	}
-	for _, problem := range slices.Concat(problems, unknownDrivers(job, opts.Drivers), opts.Configs.Problems(job)) {
+	for _, problem := range slices.Concat(problems, opts.Configs.Problems(job)) {
 		p.addJobProblem(problem)
 	}
 	if len(p.diags) > 0 {
@@ -202,25 +200,4 @@ func (p *parser) jsonError(src []byte, err error) {
 		d.Column = len(before) - bytes.LastIndexByte(before, '\n')
 	}
 	p.addDiagnostic(d)
-}
-
-// unknownDrivers finds tasks whose driver nobody has.
-func unknownDrivers(job *fleet.Job, known []string) fleet.Problems {
-	var ps fleet.Problems
-	if len(known) == 0 {
-		return nil
-	}
-	for i, g := range job.TaskGroups {
-		for k, t := range g.Tasks {
-			if t.Driver == "" || slices.Contains(known, t.Driver) {
-				continue
-			}
-			ps = append(ps, fleet.Problem{
-				Path:    fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k),
-				Message: fmt.Sprintf("unknown driver %q", t.Driver),
-				Hint:    suggest(t.Driver, known, "there are "+strings.Join(known, ", ")),
-			})
-		}
-	}
-	return ps
 }

@@ -23,7 +23,7 @@ func TestErrors(t *testing.T) {
 	for _, path := range mustTestdata(t) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			name := filepath.Base(path)
-			_, err := jobspec.Parse(name, mustRead(t, path), jobspec.Options{Drivers: []string{"raw_exec", "sim"}})
+			_, err := jobspec.Parse(name, mustRead(t, path), jobspec.Options{})
 			if err == nil {
 				t.Fatal("accepted")
 			}

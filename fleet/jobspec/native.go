@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // nativeTree reads HCL's native syntax; nil where there is no job to go on with.
@@ -37,7 +38,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 			locals = append(locals, b)
 		default:
 			p.addDiagnosticAt(b.DefRange(), fmt.Sprintf("unknown block %q", b.Type),
-				suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
+				validate.Suggest(b.Type, []string{"job", "variable", "variables", "locals"}, ""))
 		}
 	}
 	scope, ok := p.evaluationScope(variables, locals)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/zclconf/go-cty/cty"
+
+	"skerry/fleet/validate"
 )
 
 func nameValue(name string) cty.Value { return cty.StringVal(name) }
@@ -22,7 +24,7 @@ func (p *parser) evaluateValue(expr hcl.Expression, scope *hcl.EvalContext) (cty
 			continue
 		} else if !isRuntimeReference(traversal) {
 			p.addDiagnosticAt(traversal.SourceRange(), fmt.Sprintf("unknown reference %q", traversalText(traversal)),
-				suggest(root, []string{"var", "local", "attr", "node", "meta", "env"}, "to keep it as text, write $${…}"))
+				validate.Suggest(root, []string{"var", "local", "attr", "node", "meta", "env"}, "to keep it as text, write $${…}"))
 			ok = false
 			continue
 		}
@@ -82,7 +84,7 @@ func (p *parser) isReferenceDeclared(scope *hcl.EvalContext, t hcl.Traversal) bo
 		return true // or it is for the evaluation to say what is wrong
 	}
 	known := slices.Sorted(maps.Keys(values.Type().AttributeTypes()))
-	p.addDiagnosticAt(t.SourceRange(), fmt.Sprintf("%s %q is not declared", what, step.Name), suggest(step.Name, known, "declare it: "+fmt.Sprintf(blocks, step.Name)))
+	p.addDiagnosticAt(t.SourceRange(), fmt.Sprintf("%s %q is not declared", what, step.Name), validate.Suggest(step.Name, known, "declare it: "+fmt.Sprintf(blocks, step.Name)))
 	return false
 }
 

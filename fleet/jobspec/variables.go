@@ -50,7 +50,7 @@ func (p *parser) evaluationScope(variables, locals []*hclsyntax.Block) (*hcl.Eva
 			p.addDiagnostic(Diagnostic{File: "-var", Message: fmt.Sprintf("%q is not NAME=VALUE", assignment)})
 		case v == nil:
 			p.addDiagnostic(Diagnostic{File: "-var", Message: fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
-				Hint: suggest(name, slices.Sorted(maps.Keys(declared)), "")})
+				Hint: validate.Suggest(name, slices.Sorted(maps.Keys(declared)), "")})
 		default:
 			p.assignText(v, text, "-var "+name)
 		}
@@ -218,7 +218,7 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 		v := declared[name]
 		if v == nil {
 			p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("variable %q is not declared in %s", name, p.filename),
-				suggest(name, slices.Sorted(maps.Keys(declared)), ""))
+				validate.Suggest(name, slices.Sorted(maps.Keys(declared)), ""))
 			continue
 		}
 		if value, ok := p.evaluateValue(attr.Expr, scope); ok {

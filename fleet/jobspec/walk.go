@@ -13,6 +13,7 @@ import (
 	ctyjson "github.com/zclconf/go-cty/cty/json"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // section is the content of a block, whichever syntax it came from.
@@ -311,7 +312,7 @@ func (p *parser) unexpectedBlock(it blockItem, b *block) {
 		return
 	}
 	known := slices.Sorted(maps.Keys(b.blocks))
-	p.addDiagnosticAt(it.at, fmt.Sprintf("unknown block %q", it.name), suggest(it.name, known, ""))
+	p.addDiagnosticAt(it.at, fmt.Sprintf("unknown block %q", it.name), validate.Suggest(it.name, known, ""))
 }
 
 func (p *parser) unexpectedAttribute(e entry, b *block) {
@@ -321,7 +322,7 @@ func (p *parser) unexpectedAttribute(e entry, b *block) {
 		p.addDiagnosticAt(e.at, fmt.Sprintf("%s is a block: write %s { … }", e.name, e.name), "")
 	default:
 		known := slices.Sorted(maps.Keys(b.attrs))
-		p.addDiagnosticAt(e.at, fmt.Sprintf("unknown attribute %q", e.name), suggest(e.name, known, ""))
+		p.addDiagnosticAt(e.at, fmt.Sprintf("unknown attribute %q", e.name), validate.Suggest(e.name, known, ""))
 	}
 }
 

@@ -56,7 +56,7 @@ func (a *API) validateJob(r *http.Request, raw struct{ Job json.RawMessage }) (a
 		answer.ValidationErrors = problems.Lines()
 		return answer, 0, nil
 	}
-	answer.Warnings = joinWarnings(job)
+	answer.Warnings = a.joinWarnings(job)
 	return answer, 0, nil
 }
 
@@ -91,7 +91,7 @@ func (a *API) dryRun(ctx context.Context, job *fleet.Job, withDiff bool) (any, f
 	v := a.cfg.State.View()
 	answer := api.PlanAnswer{
 		Annotations: api.PlanAnnotations{DesiredTGUpdates: run.Groups}, FailedTGAllocs: run.Failed, Reasons: run.Reasons, CreatedEvals: run.Created,
-		Warnings: joinWarnings(job),
+		Warnings: a.joinWarnings(job),
 	}
 	old, ok := v.Job(job.Namespace, job.ID)
 	if ok {

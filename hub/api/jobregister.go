@@ -45,20 +45,33 @@ func (a *API) registerJob(r *http.Request, req api.JobRegisterRequest) (any, fle
 		Submission: source, PreserveCounts: req.PreserveCounts, PreserveResources: req.PreserveResources,
 	}, func(res state.Result) api.EvalAnswer {
 		answer := evalAnswer(res)
-		answer.Warnings = joinWarnings(job, warning)
+		answer.Warnings = a.joinWarnings(job, warning)
 		return answer
 	})
 }
 
 // joinWarnings returns the warnings about a valid job, after others, one line each.
-func joinWarnings(job *fleet.Job, others ...string) string {
+func (a *API) joinWarnings(job *fleet.Job, others ...string) string {
 	var lines []string
-	for _, line := range slices.Concat(others, validate.Warnings(job)) {
+	for _, line := range slices.Concat(others, validate.Warnings(job), a.driverWarnings(job)) {
 		if line != "" {
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines, "\n")
+}
+
+// driverWarnings returns the warnings about drivers of a job that this release or that no node has.
+func (a *API) driverWarnings(job *fleet.Job) []string {
+	v := a.cfg.State.View()
+	return validate.DriverWarnings(job, a.cfg.Drivers, func(driver string) bool {
+		for n := range v.Nodes("") {
+			if n.HasDriver(driver) {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // decodeValidJob decodes the job in a request. The error of an invalid job names all its problems. A job id in the
@@ -88,17 +101,6 @@ func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet
 	clearHubFields(job)
 	intoNamespace(r, job)
 	problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
-	for i, g := range job.TaskGroups {
-		for k, t := range g.Tasks {
-			if t.Driver != "" && !slices.Contains(a.cfg.Drivers, t.Driver) {
-				problems = append(problems, fleet.Problem{
-					Path:    fmt.Sprintf("TaskGroups[%d].Tasks[%d].Driver", i, k),
-					Message: fmt.Sprintf("driver %q is not known", t.Driver),
-					Hint:    "this release has: " + strings.Join(a.cfg.Drivers, ", "),
-				})
-			}
-		}
-	}
 	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.regionProblems(job), tooLarge(job))
 }
 

@@ -262,7 +262,7 @@ func (c *devCluster) failAndBlock() {
 	c.mustSucceed(err)
 	_, _, err = c.Jobs().Register(big, nil)
 	c.mustSucceed(err)
-	big.TaskGroups[0].Tasks[0].Driver = "none"
+	big.TaskGroups[0].Tasks[0].Driver = "" // the answer names what is wrong
 	_, _, err = c.Jobs().Validate(big, nil)
 	c.mustSucceed(err)
 	_, _, err = c.Evaluations().Count(nil)

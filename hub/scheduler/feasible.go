@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"fmt"
-	"strconv"
 
 	"skerry/fleet"
 	"skerry/fleet/placement"
@@ -132,7 +131,7 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 		return verdict("datacenter " + n.Datacenter)
 	}
 	for _, d := range f.drivers {
-		if !hasDriver(n, d) {
+		if !n.HasDriver(d) {
 			return missingDrivers
 		}
 	}
@@ -145,16 +144,6 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 		}
 	}
 	return ""
-}
-
-// hasDriver reports whether a node has a driver that is healthy. If the node does not report the driver,
-// its attribute driver.NAME decides.
-func hasDriver(n *fleet.Node, driver string) bool {
-	if d, ok := n.Drivers[driver]; ok {
-		return d.Detected && d.Healthy
-	}
-	has, err := strconv.ParseBool(n.Attributes["driver."+driver])
-	return err == nil && has
 }
 
 // mergeClassEligibility adds the known classes to a blocked evaluation's: a class is eligible if one of

@@ -77,7 +77,7 @@ func validateCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Warn(validate.Warnings(job))
+			c.Warn(fileWarnings(job))
 			c.Out.Line("Job %q is valid.", job.ID)
 			return nil
 		}),
@@ -97,6 +97,11 @@ func allWarnings(hub string, job *fleet.Job) []string {
 	return lines
 }
 
+// fileWarnings are the warnings that need no hub: those of the job, and the drivers that this release does not know.
+func fileWarnings(job *fleet.Job) []string {
+	return append(validate.Warnings(job), validate.DriverWarnings(job, builtin.Names(), nil)...)
+}
+
 // writeValidation writes the errors of a job file as JSON; the exit code says whether there are any.
 func writeValidation(c *command.Call, job *fleet.Job, err error) error {
 	var ds jobspec.Diagnostics
@@ -109,7 +114,7 @@ func writeValidation(c *command.Call, job *fleet.Job, err error) error {
 		Warnings    []string `json:",omitempty"`
 	}{Valid: err == nil, Diagnostics: ds}
 	if err == nil {
-		out.Warnings = validate.Warnings(job)
+		out.Warnings = fileWarnings(job)
 	}
 	c.Out.JSON(out)
 	if err == nil {
@@ -159,7 +164,7 @@ var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./=:,@%+-]+$`)
 
 // parseJob reads a job file, "-" being the standard input.
 func (f *fileFlags) parseJob(c *command.Call, name string) (*fleet.Job, error) {
-	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Drivers: builtin.Names(), Configs: builtin.Configs(), ForRegistration: !f.readOnly}
+	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Configs: builtin.Configs(), ForRegistration: !f.readOnly}
 	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}
 	for _, v := range f.vars {
 		name, value, _ := strings.Cut(v, "=")
