@@ -18,11 +18,3 @@ func Decode(name string, b []byte) (number int, err error) {
 	id, err := decodeIdentity(b)
 	return id.PID, err
 }
-
-// Rotator makes a writer of rotated files.
-func Rotator(dir, prefix string, maxFiles int, maxBytes int64) interface {
-	Write(p []byte) (int, error)
-	Close() error
-} {
-	return &rotator{dir: dir, prefix: prefix, maxFiles: maxFiles, maxBytes: maxBytes}
-}

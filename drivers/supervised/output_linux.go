@@ -6,12 +6,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/drivers/logfile"
 )
 
 // output copies one of the task's two output streams from its FIFO to log files.
 type output struct {
 	fifo  *os.File
-	files *rotator
+	files *logfile.Rotator
 	buf   []byte
 }
 
@@ -28,9 +30,9 @@ func (s *supervisor) openOutputs() error {
 		s.outputs = append(s.outputs, &output{
 			fifo: fifo,
 			buf:  make([]byte, outputBuffer),
-			files: &rotator{
-				dir: s.spec.LogDir, prefix: s.spec.LogName + "." + name,
-				maxFiles: s.spec.LogFiles, maxBytes: s.spec.LogFileBytes,
+			files: &logfile.Rotator{
+				Dir: s.spec.LogDir, Prefix: s.spec.LogName + "." + name,
+				MaxFiles: s.spec.LogFiles, MaxBytes: s.spec.LogFileBytes,
 			},
 		})
 	}

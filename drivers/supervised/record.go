@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/drivers/logfile"
 )
 
 // Files of a task's state folder, besides the FIFOs: control (commands to the supervisor), life (open
@@ -54,20 +55,14 @@ type spec struct {
 	LogFileBytes int64  `json:"log_file_bytes"` // size at which a new file begins
 }
 
-// Bounds of log files if a job sets none.
-const (
-	defaultLogFiles  = 10
-	defaultLogFileMB = 10
-)
-
 // newSpec makes the spec of a task.
 func newSpec(cfg drivers.TaskConfig, process Process, bootID string) spec {
 	files, mb := cfg.Logs.MaxFiles, cfg.Logs.MaxFileSizeMB
 	if files <= 0 {
-		files = defaultLogFiles
+		files = logfile.DefaultFiles
 	}
 	if mb <= 0 {
-		mb = defaultLogFileMB
+		mb = logfile.DefaultFileMB
 	}
 	return spec{
 		Version: recordVersion, TaskID: cfg.ID, BootID: bootID, Process: process,
