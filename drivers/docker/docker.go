@@ -127,7 +127,7 @@ func New(cfg Config) (*Driver, error) {
 func (d *Driver) Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
 		FSIsolation: drivers.FSImage, Mounts: true,
-		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone},
+		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 }
 

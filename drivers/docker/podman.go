@@ -85,7 +85,3 @@ func lowLimits() []*container.Ulimit {
 		{Name: "nproc", Soft: processes, Hard: processes},
 	}
 }
-
-// ranOutOfMemory reports whether the kernel killed a container that Podman does not say it of: see the folder of
-// its monitor.
-func (t *task) ranOutOfMemory(exitRecord) bool { return false }

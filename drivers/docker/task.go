@@ -92,9 +92,6 @@ func (t *task) finishWith(state *container.State) (drivers.Exit, error) {
 		return t.exit.Load().toDriverExit(), nil
 	}
 	e := exitOf(state)
-	if state != nil && t.driver.quirks.podman && !e.OOM {
-		e.OOM = t.ranOutOfMemory(e)
-	}
 	if err := recordExit(t.cfg.StateDir, e); err != nil {
 		return drivers.Exit{}, fmt.Errorf("record exit of task %s: %w", t.cfg.ID, err)
 	}
