@@ -1,0 +1,109 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"skerry/cmd/jobfile"
+	"skerry/drivers/builtin"
+	"skerry/fleet/jobspec"
+)
+
+// The part of docs/compatibility.md that TestPublicJobFiles writes.
+const (
+	compatibility    = "../../docs/compatibility.md"
+	publicJobsBegin  = "<!-- public job files -->\n"
+	publicJobsEnd    = "<!-- /public job files -->\n"
+	registersVerdict = "registers"
+)
+
+// publicVars are values for the files that need some.
+var publicVars = map[string][]string{"nodesim__nodesim.nomad": {"num_nodes=1", "server=127.0.0.1"}}
+
+// notSupported is the message about a block that nothing acts on yet.
+var notSupported = regexp.MustCompile(`^(.*) is not supported yet$`)
+
+// TestPublicJobFiles holds the table of docs/compatibility.md against the public job files: how many of those that the
+// reference takes are registered, and why the others are not. -rewrite writes the table anew.
+func TestPublicJobFiles(t *testing.T) {
+	reasons := map[string]int{}
+	files := mustValidFiles(t)
+	for _, name := range files {
+		for reason := range registrationReasons(t, name) {
+			reasons[reason]++
+		}
+	}
+	var table strings.Builder
+	fmt.Fprintf(&table, "| of %d public job files that Nomad takes | files |\n|---|---|\n| are registered | %d |\n", len(files), reasons[registersVerdict])
+	delete(reasons, registersVerdict)
+	order := slices.SortedFunc(maps.Keys(reasons), func(a, b string) int {
+		if reasons[a] != reasons[b] {
+			return reasons[b] - reasons[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for _, reason := range order {
+		fmt.Fprintf(&table, "| are refused: %s | %d |\n", reason, reasons[reason])
+	}
+	text, err := os.ReadFile(compatibility)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, ok := strings.Cut(string(text), publicJobsBegin)
+	had, after, closed := strings.Cut(rest, publicJobsEnd)
+	if !ok || !closed {
+		t.Fatalf("%s has no place for the table", compatibility)
+	}
+	if had == table.String() {
+		return
+	}
+	if !*rewrite {
+		t.Fatalf("%s differs from what the files show, rewrite it with -rewrite:\n%s", compatibility, table.String())
+	}
+	if err := os.WriteFile(compatibility, []byte(before+publicJobsBegin+table.String()+publicJobsEnd+after), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// registrationReasons returns why a job file is refused, each reason once; registersVerdict alone if it is not.
+func registrationReasons(t *testing.T, name string) map[string]bool {
+	path := filepath.Join(jobspecs, name)
+	src, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opts := jobspec.Options{ForRegistration: true, Configs: builtin.Configs(), Files: jobfile.FolderOf(path), Vars: publicVars[name]}
+	_, err = jobspec.Parse(name, src, opts)
+	if err == nil {
+		return map[string]bool{registersVerdict: true}
+	}
+	var wrong jobspec.Diagnostics
+	if !errors.As(err, &wrong) {
+		t.Fatalf("%s: %v", name, err)
+	}
+	reasons := map[string]bool{}
+	for _, d := range wrong {
+		switch m := notSupported.FindStringSubmatch(d.Message); {
+		case m != nil:
+			reasons[m[1]] = true
+		case strings.HasPrefix(d.Message, "config of "):
+			driver, _, _ := strings.Cut(strings.TrimPrefix(d.Message, "config of "), ":")
+			reasons["the config block of driver "+driver] = true
+		case strings.HasPrefix(d.Message, "template:"):
+			reasons["a function of a template"] = true
+		case strings.Contains(d.Message, `function "file" failed`):
+			reasons["a file that it reads is not there"] = true
+		default:
+			reasons["another reason"] = true
+		}
+		t.Logf("%s", d)
+	}
+	return reasons
+}
