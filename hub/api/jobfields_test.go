@@ -25,13 +25,15 @@ var jobFrames = map[string]string{
 	"Port": `{"Label": "p"}`, "ScalingPolicy": `{"Min": 0, "Max": 3}`, "Action": `{"Name": "a", "Command": "b"}`,
 	"UpdateStrategy": `{"Canary": 1}`, "ReschedulePolicy": `{"Interval": 86400000000000}`, "TaskLifecycle": `{"Hook": "prestart"}`, "VolumeRequest": `{"Type": "host", "Source": "s"}`,
 	"TaskArtifact": `{"GetterSource": "s"}`, "Template": `{"EmbeddedTmpl": "x", "DestPath": "y"}`, "RequestedDevice": `{"Name": "gpu"}`,
+	"VolumeMount": `{"Volume": "v", "Destination": "/v"}`,
 	"PeriodicConfig": `{"Specs": ["@daily"]}`, "JobUILink": `{"Label": "l", "URL": "https://example.com"}`,
 }
 
 // jobNeeds have the fields that a field needs beside it, by its key; null removes a field.
 var jobNeeds = map[string]string{
 	"Periodic": `{"Type": "batch"}`, "ParameterizedJob": `{"Type": "batch"}`, "Spec": `{"Specs": null}`,
-	"FailuresBeforeWarning": `{"FailuresBeforeCritical": 9}`,
+	"FailuresBeforeWarning": `{"FailuresBeforeCritical": 9}`, "CNI": `{"Mode": "cni/x"}`,
+	"Tasks": `{"Volumes": {"v": {"Type": "host", "Source": "s"}, "w": {"Type": "host", "Source": "s"}}}`,
 }
 
 // jobValues are values, in JSON, for fields that do not take every value. Their key is TYPE.FIELD,
@@ -46,6 +48,9 @@ var jobValues = map[string]string{
 	"Constraint.Operand": `"!="`, "Affinity.Operand": `"!="`, "RestartPolicy.Mode": `"delay"`,
 	"ReschedulePolicy.DelayFunction": `"constant"`, "DisconnectStrategy.Reconcile": `"keep_original"`, "UpdateStrategy.HealthCheck": `"task_states"`,
 	"ServiceCheck.Type": `"tcp"`, "ServiceCheck.InitialStatus": `"passing"`, "TaskArtifact.GetterMode": `"file"`,
+	"Template.ChangeMode": `"noop"`, "Template.ChangeSignal": `"SIGUSR1"`, "Template.Perms": `"600"`, "Template.LeftDelim": `"<<"`,
+	"VolumeMount.Volume": `"w"`, "VolumeMount.Destination": `"/w"`, "VolumeMount.PropagationMode": `"host-to-task"`,
+	"VolumeRequest.AccessMode": `"single-node-single-writer"`, "VolumeRequest.AttachmentMode": `"file-system"`, "NetworkResource.Mode": `"bridge"`,
 	"Task.Driver": `"sim"`, "Task.Config": `{"command": "/bin/false"}`, "Service.Provider": `"nomad"`, "Service.AddressMode": `"host"`,
 }
 
