@@ -43,7 +43,7 @@ func (c cluster) TransferLead(ctx context.Context, id fleet.HubID) error {
 	return c.h.node.TransferLead(ctx, c.h.peers, id)
 }
 
-func (c cluster) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
+func (c cluster) Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error) {
 	return c.h.restorer.Restore(ctx, snapshot, size, sum)
 }
 

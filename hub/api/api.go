@@ -57,7 +57,7 @@ type Cluster interface {
 	Standing(ctx context.Context, hub fleet.HubID) (Standing, error)
 	// Restore replaces the state of all hubs by a snapshot of size bytes with the SHA-256 digest sum, and returns
 	// the index of the log entry that did so. Applying that entry repeats the checks of state.View.TryRestore.
-	Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error)
+	Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error)
 	// LastContact asks the leader when it last heard of each node. Nodes that it has not heard of since it leads are
 	// left out.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)

@@ -73,7 +73,7 @@ func (h *fakeHub) Self() hubapi.Self {
 	return hubapi.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
 }
 
-func (h *fakeHub) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (fleet.Index, error) {
+func (h *fakeHub) Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error) {
 	file, err := io.ReadAll(snapshot)
 	if err != nil {
 		return 0, err

@@ -65,6 +65,11 @@ func NoLeader() *fleet.Error {
 		WithHint("an election is going on, or most hubs are out of reach")
 }
 
+// IsNoLeader reports whether err is NoLeader, also if another hub returned it.
+func IsNoLeader(err error) bool {
+	return err != nil && fleet.CodeOf(err) == fleet.CodeUnavailable && fleet.AsError(err).Message == NoLeader().Message
+}
+
 // StreamMethod is the name of a call that is answered with a stream of bytes.
 type StreamMethod[Req any] string
 

@@ -18,11 +18,15 @@ import (
 	"skerry/fleet"
 	"skerry/hub/rpc"
 	"skerry/hub/state"
+	"skerry/internal/pace"
 )
 
 // restoreTimeout bounds the wait for the entry that restores a snapshot. Every hub reads the whole snapshot to
 // apply it.
 const restoreTimeout = 5 * time.Minute
+
+// electionPoll is the pause before the next try while no hub leads.
+const electionPoll = 100 * time.Millisecond
 
 // methodRestore asks the leader to commit the entry that restores a snapshot whose chunks are in the log. The
 // answer is the entry's index.
@@ -71,8 +75,26 @@ func (r *Restorer) ServeCalls() { methodRestore.Handle(r.cfg.Peers, r.restoreAsL
 
 // Restore replaces the state of all hubs by a snapshot of size bytes with the given SHA-256 sum. It waits until
 // this hub has applied the entry that does so, and returns the entry's index. If it fails, it removes the chunks
-// from the state.
-func (r *Restorer) Restore(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (index fleet.Index, err error) {
+// from the state. During an election it begins again until a hub leads, for rpc.CallTimeout at most.
+func (r *Restorer) Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error) {
+	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
+	defer cancel()
+	election, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
+	defer cancel()
+	for {
+		index, err := r.restoreOnce(ctx, snapshot, size, sum)
+		if !rpc.IsNoLeader(err) || !pace.Rest(election, electionPoll) {
+			return index, err
+		}
+		// The leader that comes removes the chunks, so they are written again.
+		if _, err := snapshot.Seek(0, io.SeekStart); err != nil {
+			return 0, fmt.Errorf("restore a snapshot: %w", err)
+		}
+	}
+}
+
+// restoreOnce is Restore without the wait for a leader.
+func (r *Restorer) restoreOnce(ctx context.Context, snapshot io.Reader, size int64, sum []byte) (index fleet.Index, err error) {
 	restore := fleet.NewUUID(nil)
 	defer func() {
 		if err != nil {
@@ -83,8 +105,6 @@ func (r *Restorer) Restore(ctx context.Context, snapshot io.Reader, size int64, 
 		return 0, err
 	}
 	cmd := state.SnapshotRestore{Restore: restore, Size: size, Sum: sum, EvalSeed: fleet.NewUUID(nil), Now: time.Now().UnixNano()}
-	ctx, cancel := context.WithTimeout(ctx, restoreTimeout)
-	defer cancel()
 	index, err = methodRestore.OnLeader(ctx, r.cfg.Peers, cmd, func(ctx context.Context, cmd state.SnapshotRestore) (fleet.Index, error) {
 		return r.restoreAsLeader(ctx, string(r.cfg.Hub), cmd)
 	})
