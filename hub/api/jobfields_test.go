@@ -25,7 +25,7 @@ var jobFrames = map[string]string{
 	"Port": `{"Label": "p"}`, "ScalingPolicy": `{"Min": 0, "Max": 3}`, "Action": `{"Name": "a", "Command": "b"}`,
 	"UpdateStrategy": `{"Canary": 1}`, "ReschedulePolicy": `{"Interval": 86400000000000}`, "TaskLifecycle": `{"Hook": "prestart"}`, "VolumeRequest": `{"Type": "host", "Source": "s"}`,
 	"TaskArtifact": `{"GetterSource": "s"}`, "Template": `{"EmbeddedTmpl": "x", "DestPath": "y"}`, "RequestedDevice": `{"Name": "gpu"}`,
-	"VolumeMount": `{"Volume": "v", "Destination": "/v"}`,
+	"VolumeMount":    `{"Volume": "v", "Destination": "/v"}`,
 	"PeriodicConfig": `{"Specs": ["@daily"]}`, "JobUILink": `{"Label": "l", "URL": "https://example.com"}`,
 }
 
