@@ -71,6 +71,33 @@ type Found struct {
 	Err error
 }
 
+// NewFinder makes the Finder of a kind whose devices one function reads: all that are there, and an error that names
+// those that cannot be read.
+func NewFinder(kind string, scan func(ctx context.Context) ([]Found, error)) Finder {
+	return finder{kind, scan}
+}
+
+// finder is a Finder that reads the devices at each call.
+type finder struct {
+	kind string
+	scan func(ctx context.Context) ([]Found, error)
+}
+
+func (f finder) Kind() string { return f.kind }
+
+func (f finder) Find(ctx context.Context) ([]fleet.Device, error) {
+	found, err := f.scan(ctx)
+	return SortFound(found), err
+}
+
+func (f finder) Reserve(ctx context.Context, ids []string) (Reservation, error) {
+	found, err := f.scan(ctx)
+	if ctx.Err() != nil {
+		return Reservation{}, err
+	}
+	return ReserveFound(f.kind, found, ids, err)
+}
+
 // SortFound sorts devices by their ids and returns them as Find does.
 func SortFound(found []Found) []fleet.Device {
 	slices.SortFunc(found, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })

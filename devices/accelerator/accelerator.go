@@ -49,62 +49,46 @@ var models = map[string]model{
 	"1da3:1020": {"habana", "Gaudi 2", "habanalabs"},
 }
 
-// Finder finds the accelerators of a Linux machine. It implements devices.Finder.
-type Finder struct{ roots sysfs.Roots }
-
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
-
-// Kind returns "accelerator".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the accelerators that have a driver, ordered by ID. The error names those that have none, and
-// the modules that they need.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
+// New makes the Finder of the accelerators of a Linux machine, as these folders show them. Reserve returns the nodes
+// of the accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and ACCELERATOR_DEVICE_PATHS (such as
+// /dev/apex_0).
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
 
-// Reserve returns the nodes of the accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and
-// ACCELERATOR_DEVICE_PATHS (such as /dev/apex_0).
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
+// scanner reads the accelerators of a Linux machine.
+type scanner struct{ roots sysfs.Roots }
 
 // scanDevices reads the accelerators of all classes, and looks for those without a driver.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list accelerators: %w", err)
 	}
 	var found []devices.Found
 	var errs []error
 	for _, c := range classes {
-		names, err := sysfs.Names(f.roots.SysPath("class", c.class), c.prefix)
+		names, err := sysfs.Names(s.roots.SysPath("class", c.class), c.prefix)
 		if err != nil {
 			errs = append(errs, err)
 		}
 		for _, name := range names {
-			node, err := f.roots.Node(c.folder, name)
+			node, err := s.roots.Node(c.folder, name)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("read accelerator %s: %w", name, err))
 				continue
 			}
 			found = append(found, devices.Found{
-				Device: f.describeDevice(f.roots.SysPath("class", c.class, name), name), Nodes: []devices.Node{node}, Path: node.TaskPath,
+				Device: s.describeDevice(s.roots.SysPath("class", c.class, name), name), Nodes: []devices.Node{node}, Path: node.TaskPath,
 			})
 		}
 	}
-	return found, errors.Join(append(errs, f.findDriverless(found)...)...)
+	return found, errors.Join(append(errs, s.findDriverless(found)...)...)
 }
 
 // describeDevice returns the accelerator at an entry of a class, with what sysfs says of its PCI device.
-func (f *Finder) describeDevice(dir, name string) fleet.Device {
+func (s scanner) describeDevice(dir, name string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: name, ID: name}
-	pci := f.roots.Ancestor(filepath.Join(dir, "device"), "vendor", "device")
+	pci := s.roots.Ancestor(filepath.Join(dir, "device"), "vendor", "device")
 	if pci == "" {
 		return d
 	}
@@ -123,14 +107,14 @@ func pciIDs(dir string) (vendor, device string) {
 }
 
 // findDriverless returns an error for each known accelerator on the PCI bus that is not among found.
-func (f *Finder) findDriverless(found []devices.Found) []error {
-	addresses, err := sysfs.Names(f.roots.SysPath("bus", "pci", "devices"))
+func (s scanner) findDriverless(found []devices.Found) []error {
+	addresses, err := sysfs.Names(s.roots.SysPath("bus", "pci", "devices"))
 	if err != nil {
 		return []error{err}
 	}
 	var errs []error
 	for _, address := range addresses {
-		vendor, device := pciIDs(f.roots.SysPath("bus", "pci", "devices", address))
+		vendor, device := pciIDs(s.roots.SysPath("bus", "pci", "devices", address))
 		m, known := models[vendor+":"+device]
 		if known && !slices.ContainsFunc(found, func(d devices.Found) bool { return d.ID == address }) {
 			errs = append(errs, fmt.Errorf("accelerator %s (%s) has no driver: load %s", address, m.name, m.driver))

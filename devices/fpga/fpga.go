@@ -21,44 +21,28 @@ import (
 // Kind is the kind of the devices found here. It is their type as well.
 const Kind = "fpga"
 
-// Finder finds the FPGA regions of a Linux machine. It implements devices.Finder.
-type Finder struct{ roots sysfs.Roots }
-
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
-
-// Kind returns "fpga".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the regions, ordered by ID. It names those whose nodes are missing in the error.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
+// New makes the Finder of the FPGA regions of a Linux machine, as these folders show them. Reserve returns the nodes
+// of the regions, and the variables FPGA_VISIBLE_DEVICES (the ids) and FPGA_DEVICE_PATHS (of the first node of each).
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
 
-// Reserve returns the nodes of the regions, and the variables FPGA_VISIBLE_DEVICES (the ids) and
-// FPGA_DEVICE_PATHS (of the first node of each).
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
+// scanner reads the FPGA regions of a Linux machine.
+type scanner struct{ roots sysfs.Roots }
 
 // scanDevices reads all regions.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list fpga regions: %w", err)
 	}
-	regions, err := sysfs.Names(f.roots.SysPath("class", "fpga_region"))
+	regions, err := sysfs.Names(s.roots.SysPath("class", "fpga_region"))
 	if err != nil {
 		return nil, err
 	}
 	var found []devices.Found
 	var errs []error
 	for _, region := range regions {
-		one, err := f.readRegion(region)
+		one, err := s.readRegion(region)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read fpga region %s: %w", region, err))
 			continue
@@ -69,8 +53,8 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 }
 
 // readRegion reads a region with the device nodes of the features in it.
-func (f *Finder) readRegion(region string) (devices.Found, error) {
-	dir := f.roots.SysPath("class", "fpga_region", region)
+func (s scanner) readRegion(region string) (devices.Found, error) {
+	dir := s.roots.SysPath("class", "fpga_region", region)
 	one := devices.Found{Device: fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: region, ID: region}}
 	attributes := map[string]string{"compat_id": sysfs.Attribute(dir, "compat_id")}
 	features, err := sysfs.Names(dir, "dfl-")
@@ -81,7 +65,7 @@ func (f *Finder) readRegion(region string) (devices.Found, error) {
 		if sysfs.Attribute(dir, feature, "dev") == "" {
 			continue // not a device with a node
 		}
-		node, err := f.roots.Node(feature)
+		node, err := s.roots.Node(feature)
 		if err != nil {
 			return one, err
 		}
@@ -89,7 +73,7 @@ func (f *Finder) readRegion(region string) (devices.Found, error) {
 		one.Path = cmp.Or(one.Path, node.TaskPath)
 		attributes["bitstream_id"] = cmp.Or(attributes["bitstream_id"], sysfs.Attribute(dir, feature, "bitstream_id"))
 	}
-	if pci := f.roots.Ancestor(dir, "vendor", "device", "class"); pci != "" {
+	if pci := s.roots.Ancestor(dir, "vendor", "device", "class"); pci != "" {
 		address := filepath.Base(pci)
 		one.ID = address + "/" + region
 		attributes["pci_address"] = address

@@ -25,37 +25,21 @@ const Kind = "gpio"
 
 const chipPrefix = "gpiochip"
 
-// Finder finds the GPIO chips of a Linux machine. It implements devices.Finder.
-type Finder struct{ roots sysfs.Roots }
-
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
-
-// Kind returns "gpio".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the chips, ordered by ID.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
+// New makes the Finder of the GPIO chips of a Linux machine, as these folders show them. Reserve returns the nodes of
+// the chips, and the variables GPIO_VISIBLE_DEVICES (the ids) and GPIO_DEVICE_PATHS (such as /dev/gpiochip0).
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
 
-// Reserve returns the nodes of the chips, and the variables GPIO_VISIBLE_DEVICES (the ids) and
-// GPIO_DEVICE_PATHS (such as /dev/gpiochip0).
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
+// scanner reads the GPIO chips of a Linux machine.
+type scanner struct{ roots sysfs.Roots }
 
 // scanDevices reads all chips that have a node.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list gpio chips: %w", err)
 	}
-	chips, err := sysfs.Names(f.roots.SysPath("bus", "gpio", "devices"), chipPrefix)
+	chips, err := sysfs.Names(s.roots.SysPath("bus", "gpio", "devices"), chipPrefix)
 	if err != nil {
 		return nil, err
 	}
@@ -63,11 +47,11 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	count := map[string]int{} // chips of a piece of hardware so far
 	var found []devices.Found
 	for _, chip := range chips {
-		node, err := f.roots.Node(chip)
+		node, err := s.roots.Node(chip)
 		if err != nil {
 			continue
 		}
-		d := f.describeDevice(chip)
+		d := s.describeDevice(chip)
 		hardware := d.ID
 		if n := count[hardware]; n > 0 {
 			d.ID = fmt.Sprintf("%s#%d", hardware, n)
@@ -89,9 +73,9 @@ func numberOf(chip string) int {
 
 // describeDevice returns a chip with what sysfs says of it. Its label and the number of its lines are there only if
 // the kernel has the older interface to GPIO as well.
-func (f *Finder) describeDevice(chip string) fleet.Device {
+func (s scanner) describeDevice(chip string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: chip, ID: chip}
-	real, err := filepath.EvalSymlinks(f.roots.SysPath("bus", "gpio", "devices", chip))
+	real, err := filepath.EvalSymlinks(s.roots.SysPath("bus", "gpio", "devices", chip))
 	if err != nil {
 		return d
 	}

@@ -20,55 +20,39 @@ import (
 // Kind is the kind of the devices found here. It is their type as well.
 const Kind = "serial"
 
-// Finder finds the serial ports of a Linux machine. It implements devices.Finder.
-type Finder struct{ roots sysfs.Roots }
-
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
-
-// Kind returns "serial".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the ports that have a name in /dev/serial/by-id, ordered by ID.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
+// New makes the Finder of the serial ports of a Linux machine, as these folders show them. Reserve returns the nodes
+// of the ports, and the variables SERIAL_VISIBLE_DEVICES (the ids) and SERIAL_DEVICE_PATHS (/dev/serial/by-id/ID).
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
 
-// Reserve returns the nodes of the ports, and the variables SERIAL_VISIBLE_DEVICES (the ids) and
-// SERIAL_DEVICE_PATHS (/dev/serial/by-id/ID).
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
+// scanner reads the serial ports of a Linux machine.
+type scanner struct{ roots sysfs.Roots }
 
 // scanDevices reads all ports. A link that leads nowhere is left by an adapter that was just unplugged.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list serial ports: %w", err)
 	}
-	links, err := sysfs.Names(f.roots.DevPath("serial", "by-id"))
+	links, err := sysfs.Names(s.roots.DevPath("serial", "by-id"))
 	if err != nil {
 		return nil, err
 	}
 	var found []devices.Found
 	for _, link := range links {
-		real, err := filepath.EvalSymlinks(f.roots.DevPath("serial", "by-id", link))
+		real, err := filepath.EvalSymlinks(s.roots.DevPath("serial", "by-id", link))
 		if err != nil || sysfs.Printable(link) != link {
 			continue
 		}
 		tty := filepath.Base(real)
-		node, err := f.roots.Node(tty)
+		node, err := s.roots.Node(tty)
 		if err != nil {
 			continue
 		}
 		byID := node
 		byID.TaskPath = filepath.Join("/dev/serial/by-id", link)
 		found = append(found, devices.Found{
-			Device: f.describeDevice(link, tty), Nodes: []devices.Node{node, byID}, Path: byID.TaskPath,
+			Device: s.describeDevice(link, tty), Nodes: []devices.Node{node, byID}, Path: byID.TaskPath,
 		})
 	}
 	return found, nil
@@ -76,15 +60,15 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 
 // describeDevice returns the port with what sysfs says of its adapter. The attributes leave out the name of the tty,
 // which changes with each boot.
-func (f *Finder) describeDevice(link, tty string) fleet.Device {
+func (s scanner) describeDevice(link, tty string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: link, ID: link}
 	attributes := map[string]string{
-		"path": "/dev/serial/by-id/" + link, "driver": sysfs.Target(f.roots.SysPath("class", "tty", tty, "device", "driver")),
+		"path": "/dev/serial/by-id/" + link, "driver": sysfs.Target(s.roots.SysPath("class", "tty", tty, "device", "driver")),
 	}
 	if _, rest, ok := strings.Cut(link, "-if"); ok {
 		attributes["interface"] = rest
 	}
-	if usb := f.roots.Ancestor(f.roots.SysPath("class", "tty", tty, "device"), "idVendor", "idProduct"); usb != "" {
+	if usb := s.roots.Ancestor(s.roots.SysPath("class", "tty", tty, "device"), "idVendor", "idProduct"); usb != "" {
 		for name, file := range map[string]string{
 			"vendor_id": "idVendor", "product_id": "idProduct", "serial": "serial", "manufacturer": "manufacturer", "product": "product",
 		} {

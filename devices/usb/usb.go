@@ -39,40 +39,22 @@ var classes = map[string]string{
 	"10": "audiovideo", "dc": "diagnostic", "e0": "wireless", "ef": "miscellaneous", "fe": "application", "ff": "vendor",
 }
 
-// Finder finds the USB devices of a Linux machine in sysfs. It implements devices.Finder.
-type Finder struct {
+// New makes the Finder of the USB devices of a Linux machine in sysfs, as these folders show them. Reserve returns the
+// device node of each device below /dev/bus/usb, and the variables USB_VISIBLE_DEVICES (the ids) and USB_DEVICE_PATHS.
+// The nodes change whenever a device is plugged in again.
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots: roots, devices: roots.SysPath("bus", "usb", "devices")}.scanDevices)
+}
+
+// scanner reads the USB devices of a Linux machine in sysfs.
+type scanner struct {
 	roots   sysfs.Roots
 	devices string // folder with an entry for each device
 }
 
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder {
-	return &Finder{roots: roots, devices: roots.SysPath("bus", "usb", "devices")}
-}
-
-// Kind returns "usb".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the devices on all buses, ordered by ID. A machine without USB has none. A device that
-// cannot be read, for example because it was just unplugged, is left out and named in the error.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
-}
-
-// Reserve returns the device node of each device below /dev/bus/usb, and the variables USB_VISIBLE_DEVICES (the
-// ids) and USB_DEVICE_PATHS. The nodes change whenever a device is plugged in again.
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
-
 // scanDevices reads the devices on all buses, with their nodes. The node of a device may be missing: Found.Err says so.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
-	entries, err := os.ReadDir(f.devices)
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+	entries, err := os.ReadDir(s.devices)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -89,7 +71,7 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 		if strings.ContainsRune(port, ':') || strings.HasPrefix(port, "usb") || len(found) == maxDevices {
 			continue // an interface, or the root hub of a bus
 		}
-		d, err := f.readDevice(port, entries)
+		d, err := s.readDevice(port, entries)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("read usb device %s: %w", port, err))
 			continue
@@ -98,7 +80,7 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 			found = append(found, d)
 		}
 	}
-	return f.toFoundDevices(found), errors.Join(errs...)
+	return s.toFoundDevices(found), errors.Join(errs...)
 }
 
 // device is the part of a device's entry in sysfs that is read.
@@ -111,7 +93,7 @@ type device struct {
 
 // readDevice reads the device at a port. entries are all entries of the bus: those of the device's interfaces
 // are among them.
-func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) {
+func (s scanner) readDevice(port string, entries []os.DirEntry) (device, error) {
 	d := device{port: port}
 	for _, field := range []struct {
 		name     string
@@ -122,7 +104,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 		{"serial", &d.serial, false}, {"manufacturer", &d.manufacturer, false}, {"product", &d.name, false},
 		{"speed", &d.speed, false}, {"busnum", &d.busNumber, false}, {"devnum", &d.deviceNumber, false},
 	} {
-		text, err := sysfs.ReadAttribute(f.devices, port, field.name)
+		text, err := sysfs.ReadAttribute(s.devices, port, field.name)
 		if err != nil && (field.required || !errors.Is(err, fs.ErrNotExist)) {
 			return device{}, err
 		}
@@ -135,7 +117,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 		if !strings.HasPrefix(e.Name(), port+":") {
 			continue
 		}
-		if class, err := sysfs.ReadAttribute(f.devices, e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
+		if class, err := sysfs.ReadAttribute(s.devices, e.Name(), "bInterfaceClass"); err == nil && !slices.Contains(d.interfaces, class) {
 			d.interfaces = append(d.interfaces, class)
 		}
 	}
@@ -145,7 +127,7 @@ func (f *Finder) readDevice(port string, entries []os.DirEntry) (device, error) 
 
 // toFoundDevices converts devices, and finds their nodes. Devices whose serial number is missing or not unique
 // get an id with their port.
-func (f *Finder) toFoundDevices(found []device) []devices.Found {
+func (s scanner) toFoundDevices(found []device) []devices.Found {
 	same := map[string]int{}
 	for _, d := range found {
 		same[d.deviceID()]++
@@ -159,7 +141,7 @@ func (f *Finder) toFoundDevices(found []device) []devices.Found {
 		one := devices.Found{Device: fleet.Device{
 			Kind: Kind, Vendor: d.vendor, Type: d.className(), Name: cmp.Or(d.name, d.product), ID: id, Attributes: d.attributeMap(),
 		}}
-		node, err := f.roots.Node("bus", "usb", numberOfNode(d.busNumber), numberOfNode(d.deviceNumber))
+		node, err := s.roots.Node("bus", "usb", numberOfNode(d.busNumber), numberOfNode(d.deviceNumber))
 		if err == nil {
 			one.Nodes, one.Path = []devices.Node{node}, node.TaskPath
 		}

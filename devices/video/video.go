@@ -23,56 +23,41 @@ import (
 // Kind is the kind of the devices found here. It is their type as well.
 const Kind = "video"
 
-// Finder finds the video devices of a Linux machine. It implements devices.Finder.
-type Finder struct{ roots sysfs.Roots }
-
-// New makes a Finder for these folders.
-func New(roots sysfs.Roots) *Finder { return &Finder{roots: roots} }
-
-// Kind returns "video".
-func (f *Finder) Kind() string { return Kind }
-
-// Find returns the cameras and capture cards, ordered by ID.
-func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
-	return devices.SortFound(found), err
+// New makes the Finder of the video devices of a Linux machine, as these folders show them. Reserve returns all nodes
+// of the devices, and the variables VIDEO_VISIBLE_DEVICES (the ids) and VIDEO_DEVICE_PATHS (of the first node of each,
+// such as /dev/video0).
+func New(roots sysfs.Roots) devices.Finder {
+	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
 
-// Reserve returns all nodes of the devices, and the variables VIDEO_VISIBLE_DEVICES (the ids) and
-// VIDEO_DEVICE_PATHS (of the first node of each, such as /dev/video0).
-func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
-	if ctx.Err() != nil {
-		return devices.Reservation{}, err
-	}
-	return devices.ReserveFound(Kind, found, ids, err)
-}
+// scanner reads the video devices of a Linux machine.
+type scanner struct{ roots sysfs.Roots }
 
 // scanDevices reads all nodes and puts those of one piece of hardware together.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list video devices: %w", err)
 	}
-	names, err := sysfs.Names(f.roots.SysPath("class", "video4linux"), "video")
+	names, err := sysfs.Names(s.roots.SysPath("class", "video4linux"), "video")
 	if err != nil {
 		return nil, err
 	}
 	slices.SortFunc(names, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
-	ids := f.persistentIDs()
+	ids := s.persistentIDs()
 	var order []string
 	byHardware := map[string]*devices.Found{}
 	for _, name := range names {
-		node, err := f.roots.Node(name)
+		node, err := s.roots.Node(name)
 		if err != nil {
 			continue // just unplugged
 		}
-		hardware, err := filepath.EvalSymlinks(f.roots.SysPath("class", "video4linux", name, "device"))
+		hardware, err := filepath.EvalSymlinks(s.roots.SysPath("class", "video4linux", name, "device"))
 		if err != nil {
 			hardware = name
 		}
 		d := byHardware[hardware]
 		if d == nil {
-			d = &devices.Found{Device: f.describeDevice(name, cmp.Or(ids[name], name)), Path: node.TaskPath}
+			d = &devices.Found{Device: s.describeDevice(name, cmp.Or(ids[name], name)), Path: node.TaskPath}
 			byHardware[hardware], order = d, append(order, hardware)
 		}
 		d.Nodes = append(d.Nodes, node)
@@ -94,15 +79,15 @@ func numberOf(name string) int {
 }
 
 // persistentIDs returns the id of each node that has one, by the name of the node: by-id comes before by-path.
-func (f *Finder) persistentIDs() map[string]string {
+func (s scanner) persistentIDs() map[string]string {
 	ids := map[string]string{}
 	for _, folder := range []string{"by-id", "by-path"} {
-		links, err := sysfs.Names(f.roots.DevPath("v4l", folder))
+		links, err := sysfs.Names(s.roots.DevPath("v4l", folder))
 		if err != nil {
 			continue
 		}
 		for _, link := range links {
-			name := sysfs.Target(f.roots.DevPath("v4l", folder, link))
+			name := sysfs.Target(s.roots.DevPath("v4l", folder, link))
 			if _, known := ids[name]; known || sysfs.Printable(link) != link {
 				continue
 			}
@@ -117,12 +102,12 @@ func (f *Finder) persistentIDs() map[string]string {
 }
 
 // describeDevice returns the device of a node with what sysfs says of it.
-func (f *Finder) describeDevice(name, id string) fleet.Device {
-	dir := f.roots.SysPath("class", "video4linux", name)
+func (s scanner) describeDevice(name, id string) fleet.Device {
+	dir := s.roots.SysPath("class", "video4linux", name)
 	title := cmp.Or(sysfs.Attribute(dir, "name"), name)
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: title, ID: id}
 	attributes := map[string]string{"name": title, "driver": sysfs.Target(dir, "device", "driver")}
-	if usb := f.roots.Ancestor(filepath.Join(dir, "device"), "idVendor", "idProduct"); usb != "" {
+	if usb := s.roots.Ancestor(filepath.Join(dir, "device"), "idVendor", "idProduct"); usb != "" {
 		attributes["vendor_id"], attributes["product_id"] = sysfs.Attribute(usb, "idVendor"), sysfs.Attribute(usb, "idProduct")
 		attributes["serial"], attributes["manufacturer"] = sysfs.Attribute(usb, "serial"), sysfs.Attribute(usb, "manufacturer")
 		d.Vendor = cmp.Or(attributes["vendor_id"], d.Vendor)
