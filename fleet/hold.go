@@ -40,7 +40,7 @@ const (
 // LocalActions are all actions that a local_control block may allow.
 var LocalActions = []string{LocalStop, LocalStart, LocalRestart, LocalExec}
 
-// How long a stop on site holds.
+// Ends of a stop on site, for LocalControl.Until.
 const (
 	HoldUntilReleased    = "released"     // until somebody on site starts it again
 	HoldUntilNextVersion = "next_version" // or until a newer version of the job comes

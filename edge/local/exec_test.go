@@ -7,7 +7,7 @@ import (
 	"skerry/edge/local"
 )
 
-// Whatever a client or an agent sends, a frame is read within its bound or refused.
+// FuzzExecFrames reads what a client or an agent may send: a frame within its bound, or a refusal.
 func FuzzExecFrames(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x02hi"))
 	f.Add([]byte("\x05\xff\xff\xff\xff"))

@@ -169,7 +169,7 @@ func TestLongAnswers(t *testing.T) {
 	}
 }
 
-// Whatever is sent, the server goes on.
+// FuzzQueries sends any packet: the server goes on.
 func FuzzQueries(f *testing.F) {
 	s := mustServe(f, &catalogue{found: map[string][]fleet.ServiceRegistration{"default/till": {{Address: "192.0.2.7", Port: 8080}}}})
 	f.Add([]byte{})

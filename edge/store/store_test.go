@@ -206,7 +206,7 @@ func TestCutDownloadGoesOn(t *testing.T) {
 	mustHaveContent(t, s, key, []byte("first second"))
 }
 
-// What a loss of power took back, or a flipped bit, begins a download anew.
+// A download begins anew if a loss of power took bytes back, or a bit flipped.
 func TestDamagedDownloadBeginsAnew(t *testing.T) {
 	key := store.Key{Source: "http://x/a"}
 	for content, want := range map[string]int64{"": 0, "fir\x00\x00\x00": 0, "first and bytes that were not flushed": 6} {
