@@ -68,12 +68,39 @@ func newMachine(tb testing.TB) *machine {
 	if attrs := m.newHook("boot-1").Attributes(tb.Context()); attrs[fleet.AttributeNetworkMode+fleet.NetworkBridge] != "1" {
 		tb.Skip("it needs containernetworking-plugins and iptables: ", attrs)
 	}
-	for _, args := range []string{"link set lo up", "addr replace " + hostIP + "/32 dev lo"} {
-		if out, err := exec.Command("ip", strings.Fields(args)...).CombinedOutput(); err != nil {
-			tb.Fatalf("ip %s: %v: %s", args, err, out)
+	m.mustRun("ip link set lo up", "ip addr replace "+hostIP+"/32 dev lo")
+	tb.Cleanup(m.reboot)
+	return m
+}
+
+// mustRun runs commands one after the other.
+func (m *machine) mustRun(commands ...string) {
+	m.Helper()
+	for _, command := range commands {
+		args := strings.Fields(command)
+		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+			m.Fatalf("%s: %v: %s", command, err, out)
 		}
 	}
-	return m
+}
+
+// reboot takes the interfaces and the packet filter's rules away, as a reboot does. Namespaces stay mounted.
+func (m *machine) reboot() {
+	m.Helper()
+	links, err := net.Interfaces()
+	if err != nil {
+		m.Fatal(err)
+	}
+	for _, l := range links {
+		if l.Flags&net.FlagLoopback != 0 {
+			continue
+		}
+		out, err := exec.Command("ip", "link", "delete", l.Name).CombinedOutput()
+		if _, gone := net.InterfaceByName(l.Name); err != nil && gone == nil { // the kernel removes those of an ended namespace late
+			m.Fatalf("delete the interface %s: %v: %s", l.Name, err, out)
+		}
+	}
+	m.mustRun("iptables -t nat -F", "iptables -t nat -X", "iptables -F", "iptables -X")
 }
 
 // newHook starts an agent's hook in a boot of the machine.
@@ -252,6 +279,7 @@ func TestNetworkIsRebuiltAfterAReboot(t *testing.T) {
 	}
 	first := m.mustPrepare(m.newHook("boot-1"), attempt())
 	mustServe(t, first.Namespace, ":8080", "before")
+	m.reboot()
 	h := m.newHook("boot-2")
 	second := m.mustPrepare(h, attempt())
 	mustServe(t, second.Namespace, ":8080", "after") // the port is free: it is another namespace

@@ -65,7 +65,7 @@ func mustHub(tb testing.TB, name, addr string, cfg rpc.Config, register func(*rp
 	}
 	h := &hub{addr: ep.Addr().String()}
 	h.pool, err = rpc.NewPool(rpc.PoolConfig{
-		Dialer: ep, ALPN: syncproto.ALPNHub, IdleTimeout: time.Second, KeepAlive: 200 * time.Millisecond,
+		Dialer: ep, ALPN: syncproto.ALPNHub, IdleTimeout: time.Minute, KeepAlive: 200 * time.Millisecond,
 		TLS: func() *tls.Config {
 			return &tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true}
 		},
