@@ -12,7 +12,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test-drivers missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
+.PHONY: build test-drivers test-real missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -38,6 +38,9 @@ DRIVERS := ./drivers/... ./edge/network/...
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+
+test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
+	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
 
 # What runs tasks, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \

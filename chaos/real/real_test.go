@@ -53,9 +53,12 @@ func run(m *testing.M) int {
 	return m.Run()
 }
 
-// mustPrograms is the folder of the three programs.
+// mustPrograms is the folder of the three programs. Tests that need it are left out with -short.
 func mustPrograms(tb testing.TB) string {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it runs real processes: make test-real")
+	}
 	if err := build(); err != nil {
 		tb.Fatalf("build the programs: %v", err)
 	}
