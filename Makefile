@@ -23,8 +23,8 @@ build: ## the three programs, static, into bin/
 SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry|edge/journal))?$$
-# Most tests wait, so one package more than cores. make lint vets.
-GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
+# Most tests wait, so one package more than cores. make lint vets. Trimmed paths share the build cache with other clones.
+GOTEST := go test -trimpath -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)')
@@ -37,10 +37,10 @@ test: ## every package, in random order, with the race detector where something 
 DRIVERS := ./drivers/... ./edge/network/...
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
-	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
 
 test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
-	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
+	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
 
 # What runs tasks, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \
