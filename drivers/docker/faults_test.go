@@ -137,10 +137,10 @@ func TestDaemonHangs(t *testing.T) {
 		h, task := mustStart(t, driver, cfg)
 		exits := waiting(t, task)
 		pollUntil(t, func() (bool, string) { return readLogs(cfg) == "begun\n", readLogs(cfg) })
-		if err := d.proc.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := d.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
-		goOn := func() { _ = d.proc.Process.Signal(syscall.SIGCONT) }
+		goOn := func() { _ = d.Signal(syscall.SIGCONT) }
 		defer goOn()
 		again := d.mustDriver(t, "boot")
 		pollUntil(t, func() (bool, string) { // its threads stop one after the other
@@ -183,14 +183,14 @@ func TestDaemonIsKilled(t *testing.T) {
 		cfg := newTaskConfig(t, "web", "while :; do sleep 100 & wait $!; done")
 		h, task := mustStart(t, driver, cfg)
 		exits := waiting(t, task)
-		d.end(syscall.SIGKILL)
+		d.Stop(syscall.SIGKILL)
 		if _, err := d.mustDriver(t, "boot").Recover(t.Context(), cfg, h); err == nil || errors.Is(err, drivers.ErrTaskGone) || !drivers.IsRecoverable(err) {
 			t.Errorf("Recover: %v, want an error that may not occur again", err)
 		}
 		if task.Ended() {
 			t.Error("ended, but nobody can know")
 		}
-		if err := d.start(); err != nil {
+		if err := d.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if d.name == docker.Podman {
@@ -231,15 +231,8 @@ func TestDaemonComesBackWithoutContainers(t *testing.T) {
 // mustRemoveContainers removes all containers behind the driver's back.
 func mustRemoveContainers(tb testing.TB, d *daemon) {
 	tb.Helper()
-	c := d.mustClient(tb)
-	list, err := c.ContainerList(tb.Context(), client.ContainerListOptions{All: true})
-	if err != nil {
+	if _, err := d.RemoveContainers(tb.Context()); err != nil {
 		tb.Fatal(err)
-	}
-	for _, left := range list.Items {
-		if _, err := c.ContainerRemove(tb.Context(), left.ID, client.ContainerRemoveOptions{Force: true}); err != nil {
-			tb.Fatal(err)
-		}
 	}
 }
 

@@ -1,0 +1,90 @@
+package dockertest
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+)
+
+// applets are the commands of the image that Busybox makes.
+var applets = []string{"sh", "sleep", "cat", "date", "echo", "dd", "id", "hostname", "ls", "kill", "true", "stty", "seq", "tail"}
+
+// Busybox returns the file system of an image with busybox, as a tar. Another mark makes another layer.
+func Busybox(mark string) ([]byte, error) {
+	path, err := exec.LookPath("busybox")
+	if err != nil {
+		return nil, fmt.Errorf("make an image: %w", err)
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("make an image: %w", err)
+	}
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	add := func(h tar.Header, content []byte) {
+		h.Size = int64(len(content))
+		failed := w.WriteHeader(&h)
+		_, short := w.Write(content)
+		err = errors.Join(err, failed, short)
+	}
+	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, program)
+	for _, name := range applets {
+		add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)
+	}
+	add(tar.Header{Name: "etc/passwd", Mode: 0o644}, []byte("root:x:0:0::/:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"))
+	add(tar.Header{Name: "etc/mark", Mode: 0o644}, []byte(mark))
+	add(tar.Header{Name: "tmp/", Mode: 0o1777, Typeflag: tar.TypeDir}, nil)
+	if err := errors.Join(err, w.Close()); err != nil {
+		return nil, fmt.Errorf("make an image: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// Import gives the daemon an image that is made of a file system, and of changes in the words of a Dockerfile.
+func (d *Daemon) Import(ctx context.Context, image string, files []byte, changes ...string) error {
+	answer, err := d.client.ImageImport(ctx, client.ImageImportSource{Source: bytes.NewReader(files), SourceName: "-"}, image,
+		client.ImageImportOptions{Changes: changes})
+	if err != nil {
+		return fmt.Errorf("import image %s into %s: %w", image, d.Name, err)
+	}
+	defer answer.Close()
+	if _, err := io.Copy(io.Discard, answer); err != nil {
+		return fmt.Errorf("import image %s into %s: %w", image, d.Name, err)
+	}
+	return nil
+}
+
+// RemoveContainers removes all containers, those that run too, and returns their number.
+func (d *Daemon) RemoveContainers(ctx context.Context) (removed int, err error) {
+	err = d.forEachContainer(ctx, func(id string) error {
+		_, err := d.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
+		if err == nil {
+			removed++
+		}
+		return err
+	})
+	return removed, err
+}
+
+// forEachContainer calls do for each container, and joins the errors. A container that is gone meanwhile is none.
+func (d *Daemon) forEachContainer(ctx context.Context, do func(id string) error) error {
+	list, err := d.client.ContainerList(ctx, client.ContainerListOptions{All: true})
+	if err != nil {
+		return fmt.Errorf("list the containers of %s: %w", d.Name, err)
+	}
+	var errs []error
+	for _, c := range list.Items {
+		if err := do(c.ID); err != nil && !errdefs.IsNotFound(err) {
+			errs = append(errs, fmt.Errorf("container %s of %s: %w", c.ID, d.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}

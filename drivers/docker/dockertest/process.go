@@ -1,0 +1,196 @@
+package dockertest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// process is a process of a daemon. A goroutine waits for its end and then closes ended.
+type process struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// startProcess starts a program in a process group of its own, and appends its output to the daemon's log.
+func (d *Daemon) startProcess(args []string) (*process, error) {
+	log, err := os.OpenFile(d.LogFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", d.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(d.Dir, "registries.conf"))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", args[0], err)
+	}
+	p := &process{cmd: cmd, ended: make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		_ = cmd.Wait()
+	}()
+	return p, nil
+}
+
+// isRunning reports whether the process has not ended. It is false for nil.
+func (p *process) isRunning() bool {
+	if p == nil {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return false
+	default:
+		return true
+	}
+}
+
+// hasPid reports whether the process has that id. It is false for nil.
+func (p *process) hasPid(pid int) bool { return p != nil && p.cmd.Process.Pid == pid }
+
+// endBySignal ends the process by a signal and waits for it. After stopTimeout it kills it. It does nothing for nil.
+func (p *process) endBySignal(sig syscall.Signal) {
+	if p == nil {
+		return
+	}
+	_ = p.cmd.Process.Signal(sig) // it may be gone already
+	select {
+	case <-p.ended:
+	case <-time.After(stopTimeout):
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	}
+}
+
+// CutPower kills the daemon and all its containers at once, as a loss of power does, and removes the files that
+// lie in memory on a machine.
+func (d *Daemon) CutPower() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.main.endBySignal(syscall.SIGKILL)
+	d.containerd.endBySignal(syscall.SIGKILL)
+	d.main, d.containerd = nil, nil
+	if err := d.killContainers(); err != nil {
+		return err
+	}
+	if err := unmountBelow(d.Dir); err != nil {
+		return err
+	}
+	for _, volatile := range []string{"run", "tmp", "exec", "cstate", "pid", "c.sock", "c.sock.ttrpc", "d.sock"} {
+		if err := os.RemoveAll(filepath.Join(d.Dir, volatile)); err != nil {
+			return fmt.Errorf("forget the state of %s in memory: %w", d.Name, err)
+		}
+	}
+	return nil
+}
+
+// killContainers kills the processes that keep the daemon's containers, and those in the containers. The caller
+// holds mu.
+func (d *Daemon) killContainers() error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for deadline := time.Now().Add(stopTimeout); ; <-tick.C {
+		keepers, tasks, err := d.listProcesses()
+		if err != nil {
+			return err
+		}
+		left := append(keepers, tasks...)
+		if len(left) == 0 {
+			return nil
+		}
+		for _, pid := range left {
+			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+				return fmt.Errorf("kill process %d of %s: %w", pid, d.Name, err)
+			}
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("kill the containers of %s: processes %v still run", d.Name, left)
+		}
+	}
+}
+
+// Processes returns the processes of the daemon that keep or make containers, such as the shims of containerd and
+// conmon, and those in the containers. It finds them in /proc, so it works while the daemon is dead or hangs.
+func (d *Daemon) Processes() (keepers, tasks []int, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.listProcesses()
+}
+
+// listProcesses does the work of Processes. The caller holds mu.
+func (d *Daemon) listProcesses() (keepers, tasks []int, err error) {
+	parents, err := processParents()
+	if err != nil {
+		return nil, nil, err
+	}
+	keeper := map[int]bool{}
+	for pid := range parents {
+		if d.keepsContainer(pid) {
+			keeper[pid] = true
+			keepers = append(keepers, pid)
+		}
+	}
+	for pid := range parents {
+		for up := parents[pid]; up > 1 && !keeper[pid]; up = parents[up] {
+			if keeper[up] {
+				tasks = append(tasks, pid)
+				break
+			}
+		}
+	}
+	return keepers, tasks, nil
+}
+
+// keeperPrograms are the programs that keep or make containers, and the daemons. Docker's shims have more names.
+var keeperPrograms = []string{"conmon", "podman", "runc", "crun", "dockerd", "containerd"}
+
+// keepsContainer reports whether a process other than a daemon that this Daemon has started belongs to it.
+func (d *Daemon) keepsContainer(pid int) bool {
+	if d.main.hasPid(pid) || d.containerd.hasPid(pid) {
+		return false
+	}
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return false // it has just ended
+	}
+	program, args, _ := strings.Cut(string(b), "\x00")
+	program = filepath.Base(program)
+	known := strings.HasPrefix(program, "containerd-shim") || slices.Contains(keeperPrograms, program)
+	return known && strings.Contains(args, d.Dir+string(filepath.Separator))
+}
+
+// processParents returns the parent of each process.
+func processParents() (map[int]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("list processes: %w", err)
+	}
+	parents := map[int]int{}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			continue // it has just ended
+		}
+		// The name, in parentheses, may hold blanks and parentheses.
+		rest := string(b[strings.LastIndexByte(string(b), ')')+1:])
+		if fields := strings.Fields(rest); len(fields) > 1 && fields[0] != "Z" {
+			if parents[pid], err = strconv.Atoi(fields[1]); err != nil {
+				return nil, fmt.Errorf("read the parent of process %d: %w", pid, err)
+			}
+		}
+	}
+	return parents, nil
+}
