@@ -17,7 +17,8 @@ import (
 type Driver interface {
 	// Fingerprint returns whether the driver works on this machine, why not, and its attributes.
 	Fingerprint(ctx context.Context) fleet.DriverInfo
-	// Capabilities returns what the driver's tasks can be given. It is constant.
+	// Capabilities returns what the driver's tasks can be given on this machine. It is constant, and never more
+	// than fleet/validate.AbilitiesOf says of the driver.
 	Capabilities() Capabilities
 	// Validate returns an error for an invalid config block of a task. It starts nothing.
 	Validate(config map[string]any) error
@@ -91,6 +92,7 @@ type Capabilities struct {
 	FSIsolation string   // FSNone or FSImage
 	Networks    []string // modes of networks: fleet.NetworkHost, NetworkBridge, NetworkNone, and NetworkCNI
 	Mounts      bool     // TaskConfig.Mounts are mounted
+	Names       bool     // Network.Hostname, DNS and Hosts are the task's
 }
 
 // Mount is a folder or file of the machine that a task sees at another path.

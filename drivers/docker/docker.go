@@ -126,7 +126,7 @@ func New(cfg Config) (*Driver, error) {
 // Capabilities says that a task sees an image's files with its folders mounted into them.
 func (d *Driver) Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
-		FSIsolation: drivers.FSImage, Mounts: true,
+		FSIsolation: drivers.FSImage, Mounts: true, Names: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 }

@@ -50,7 +50,7 @@ func New(cfg Config) (*supervised.Driver, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), describeTimeout)
 		defer cancel()
 		if p.runtime, p.unisolated = isolation.Describe(ctx); p.unisolated == nil {
-			capabilities = oci.Capabilities()
+			capabilities = Capabilities()
 		}
 	}
 	return supervised.New(supervised.Config{
@@ -58,6 +58,9 @@ func New(cfg Config) (*supervised.Driver, error) {
 		Capabilities: capabilities,
 	})
 }
+
+// Capabilities returns what a task can be given where it is isolated.
+func Capabilities() drivers.Capabilities { return oci.Capabilities() }
 
 // settings are the values of a task's config block.
 type settings struct {

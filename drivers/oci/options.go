@@ -11,7 +11,7 @@ import (
 // Capabilities returns what a task in a container can be given.
 func Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
-		FSIsolation: drivers.FSImage, Mounts: true,
+		FSIsolation: drivers.FSImage, Mounts: true, Names: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 }

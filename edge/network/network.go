@@ -178,9 +178,9 @@ func (h *Hook) checkDriver(t *fleet.Task, n drivers.Network) error {
 		return fleet.Errorf(fleet.CodeUnsupported, "the task driver %q cannot run in a network of mode %q", t.Driver, n.Mode).
 			WithHint("it can run in: %s", strings.Join(can.Networks, ", "))
 	}
-	if can.FSIsolation == drivers.FSNone && !can.Mounts && (n.DNS != nil || n.Hostname != "") {
-		return fleet.Errorf(fleet.CodeUnsupported, "the task driver %q has the edge's own files: it can set neither dns nor a hostname", t.Driver).
-			WithHint("leave them out of the network block, or use a driver that isolates files")
+	if !can.Names && (n.DNS != nil || n.Hostname != "") {
+		return fleet.Errorf(fleet.CodeUnsupported, "the task driver %q can set neither dns nor a hostname", t.Driver).
+			WithHint("leave them out of the network block, or use a driver that runs containers")
 	}
 	return nil
 }

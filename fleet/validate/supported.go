@@ -81,6 +81,7 @@ func Unsupported(j *fleet.Job) fleet.Problems {
 		return ok
 	})
 	refuseTemplateFunctions(j, &ps)
+	refuseDriverLimits(j, &ps)
 	return ps
 }
 

@@ -1,0 +1,58 @@
+package builtin_test
+
+import (
+	"log/slog"
+	"maps"
+	"slices"
+	"testing"
+
+	"skerry/drivers"
+	"skerry/drivers/builtin"
+	"skerry/drivers/java"
+	"skerry/fleet/validate"
+)
+
+// TestAbilities: hubs refuse what a driver cannot do by a table of their own, which has to say what the drivers say.
+func TestAbilities(t *testing.T) {
+	all, err := builtin.New(builtin.Config{BootID: "boot", DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := builtin.Names()
+	slices.Sort(names)
+	if made := slices.Sorted(maps.Keys(all)); !slices.Equal(made, names) {
+		t.Errorf("drivers %v, and the names are %v", made, names)
+	}
+	for name, d := range all {
+		can, known := validate.AbilitiesOf(name)
+		says := d.Capabilities()
+		if name == java.Name {
+			if extra := beyond(says, java.Capabilities()); extra != "" {
+				t.Errorf("driver %s: %s, which no isolated task has", name, extra)
+			}
+			says = java.Capabilities()
+		}
+		if got := (validate.Abilities{Networks: says.Networks, Mounts: says.Mounts, Names: says.Names}); !known || !slices.Equal(got.Networks, can.Networks) || got.Mounts != can.Mounts || got.Names != can.Names {
+			t.Errorf("driver %s: %+v, and hubs know %+v", name, got, can)
+		}
+	}
+	if validate.NetworkCNI != drivers.NetworkCNI {
+		t.Errorf("hubs call networks of plugins %q, drivers %q", validate.NetworkCNI, drivers.NetworkCNI)
+	}
+}
+
+// beyond names what a has and b has not.
+func beyond(a, b drivers.Capabilities) string {
+	for _, n := range a.Networks {
+		if !slices.Contains(b.Networks, n) {
+			return "network " + n
+		}
+	}
+	if a.Mounts && !b.Mounts {
+		return "mounts"
+	}
+	if a.Names && !b.Names {
+		return "names"
+	}
+	return ""
+}

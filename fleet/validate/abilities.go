@@ -1,0 +1,74 @@
+package validate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"skerry/fleet"
+)
+
+// NetworkCNI stands for every network mode cni/NAME in Abilities.Networks.
+const NetworkCNI = "cni"
+
+// Abilities are what the tasks of a driver can be given on any machine at best.
+type Abilities struct {
+	Networks []string // modes
+	Mounts   bool     // volumes are mounted
+	Names    bool     // the task has a host name and name servers of its own
+}
+
+// driverAbilities has the drivers of this release. A test of drivers/builtin compares it with the drivers' own values.
+var driverAbilities = map[string]Abilities{
+	"raw_exec": {Networks: allNetworks},
+	"exec":     {Networks: allNetworks, Mounts: true, Names: true},
+	"java":     {Networks: allNetworks, Mounts: true, Names: true},
+	"docker":   {Networks: allNetworks, Mounts: true, Names: true},
+	"podman":   {Networks: allNetworks, Mounts: true, Names: true},
+	"wasm":     {Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true},
+	"qemu":     {Networks: []string{fleet.NetworkHost}},
+	"sim":      {Networks: allNetworks, Mounts: true, Names: true},
+}
+
+// allNetworks are the network modes that exist.
+var allNetworks = []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, NetworkCNI}
+
+// AbilitiesOf returns what tasks of a driver can be given; false: the driver is not one of this release.
+func AbilitiesOf(driver string) (Abilities, bool) {
+	a, known := driverAbilities[driver]
+	a.Networks = slices.Clone(a.Networks)
+	return a, known
+}
+
+// refuseDriverLimits refuses what the driver of a task can do on no machine.
+func refuseDriverLimits(j *fleet.Job, ps *fleet.Problems) {
+	for i := range j.TaskGroups {
+		g := &j.TaskGroups[i]
+		for k := range g.Tasks {
+			can, known := driverAbilities[g.Tasks[k].Driver]
+			if known {
+				refuseTaskLimits(g, &g.Tasks[k], can, ps, fmt.Sprintf("TaskGroups[%d]", i), k)
+			}
+		}
+	}
+}
+
+// refuseTaskLimits refuses the networks and the volumes that a task cannot have.
+func refuseTaskLimits(g *fleet.TaskGroup, t *fleet.Task, can Abilities, ps *fleet.Problems, path string, index int) {
+	mode := g.NetworkMode()
+	if strings.HasPrefix(mode, NetworkCNI+"/") {
+		mode = NetworkCNI
+	}
+	if slices.Contains(allNetworks, mode) && !slices.Contains(can.Networks, mode) {
+		ps.AddHint(path+".Networks[0].Mode", "it can run in: "+strings.Join(can.Networks, ", "),
+			"driver %q cannot run task %q in a network of mode %q", t.Driver, t.Name, g.NetworkMode())
+	}
+	if len(g.Networks) > 0 && !can.Names && (g.Networks[0].DNS != nil || g.Networks[0].Hostname != "") {
+		ps.AddHint(path+".Networks[0]", "leave them out of the network block, or use a driver that runs containers",
+			"driver %q cannot give task %q a hostname or dns", t.Driver, t.Name)
+	}
+	if len(t.VolumeMounts) > 0 && !can.Mounts {
+		ps.AddHint(fmt.Sprintf("%s.Tasks[%d].VolumeMounts", path, index), "such a task sees the files of the edge: use the volume's path there, and leave out volume_mount",
+			"driver %q cannot mount the volumes of task %q", t.Driver, t.Name)
+	}
+}
