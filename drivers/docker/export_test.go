@@ -1,6 +1,10 @@
 package docker
 
-import "slices"
+import (
+	"slices"
+
+	"skerry/drivers/record"
+)
 
 // Keys returns the keys of a config block of docker.
 func Keys() []string { return slices.Clone(sortedKeys((&options{}).configKeys(&reader{}))) }
@@ -16,6 +20,6 @@ func ParseLogLine(podman bool, line []byte) (int, []byte, bool) {
 
 // DecodeRecords decodes bytes as each of the records.
 func DecodeRecords(b []byte) {
-	_ = decodeRecord(b, &exitRecord{})
-	_ = decodeRecord(b, &logPosition{})
+	_ = record.Decode(b, &exitRecord{})
+	_ = record.Decode(b, &logPosition{})
 }

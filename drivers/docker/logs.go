@@ -14,6 +14,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/logfile"
+	"skerry/drivers/record"
 	"skerry/internal/durable"
 )
 
@@ -82,7 +83,7 @@ func recordLogStart(cfg drivers.TaskConfig) error {
 	for i, r := range newRotators(cfg) {
 		p.Streams[i].Number, p.Streams[i].Size = r.Position()
 	}
-	return writeRecord(durable.Swap, cfg.StateDir, positionFile, p)
+	return record.Write(durable.Swap, cfg.StateDir, positionFile, p)
 }
 
 // copyLogs copies the container's output until ended is closed and all of it is copied, or ctx ends.
@@ -164,7 +165,7 @@ func (t *task) openLogCopy(ctx context.Context, ended <-chan struct{}) (*logCopy
 // newLogCopy makes the copying of a log from the position in the task's state folder.
 func newLogCopy(cfg drivers.TaskConfig, path string, q quirks) *logCopy {
 	c := &logCopy{path: path, format: q.logFormat, files: q.logFiles, dir: cfg.StateDir, out: newRotators(cfg), savedAt: time.Now()}
-	if err := readRecord(cfg.StateDir, positionFile, &c.position); err != nil {
+	if err := record.Read(cfg.StateDir, positionFile, &c.position); err != nil {
 		c.position = logPosition{Version: recordVersion}
 		return c
 	}
@@ -315,7 +316,7 @@ func (c *logCopy) saveIfDue(now bool) {
 	for i, r := range c.out {
 		p.Streams[i].Number, p.Streams[i].Size = r.Position()
 	}
-	if writeRecord(durable.Swap, c.dir, positionFile, p) == nil { // else it is written the next time
+	if record.Write(durable.Swap, c.dir, positionFile, p) == nil { // else it is written the next time
 		c.unsaved, c.savedAt = false, time.Now()
 	}
 }

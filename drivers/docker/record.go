@@ -2,7 +2,6 @@ package docker
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/internal/durable"
 )
 
@@ -26,14 +26,11 @@ const (
 const (
 	// recordVersion is the version of records and handles. Later releases must read it.
 	recordVersion = 1
-	// maxRecord bounds a record in bytes.
-	maxRecord = 64 << 10
+	// maxFolderID bounds the random number of a state folder in bytes.
+	maxFolderID = 64
 	// maxAnswer bounds what is read of an answer of the daemon that is not a log.
 	maxAnswer = 8 << 20
 )
-
-// errNoRecord is wrapped by errors for a record that is missing or unreadable.
-var errNoRecord = errors.New("no valid record")
 
 // handleState is Handle.State: which container the task is.
 type handleState struct {
@@ -71,46 +68,16 @@ func (e *exitRecord) toDriverExit() drivers.Exit {
 	return drivers.Exit{Code: e.Code, Signal: e.Signal, OOM: e.OOM, Err: e.Err, FinishedAt: time.Unix(0, e.FinishedAt)}
 }
 
-func (e *exitRecord) recordedVersion() int  { return e.Version }
-func (p *logPosition) recordedVersion() int { return p.Version }
+// ValidateRecord returns an error for an unknown version.
+func (e *exitRecord) ValidateRecord() error { return checkVersion(e.Version) }
 
-// decodeRecord decodes a record. Each error wraps errNoRecord.
-func decodeRecord(b []byte, into interface{ recordedVersion() int }) error {
-	if err := json.Unmarshal(b, into); err != nil {
-		return fmt.Errorf("%w: %w", errNoRecord, err)
-	}
-	if v := into.recordedVersion(); v != recordVersion {
-		return fmt.Errorf("%w: version %d is not known", errNoRecord, v)
-	}
-	return nil
-}
+// ValidateRecord returns an error for an unknown version.
+func (p *logPosition) ValidateRecord() error { return checkVersion(p.Version) }
 
-// readRecord reads a record of a state folder. If it is missing or invalid, the error wraps errNoRecord; other
-// errors are those of the disk.
-func readRecord(dir, name string, into interface{ recordedVersion() int }) error {
-	f, err := os.Open(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errNoRecord, err)
-	}
-	if err != nil {
-		return fmt.Errorf("open record: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxRecord))
-	if err != nil {
-		return fmt.Errorf("read record: %w", err)
-	}
-	return decodeRecord(b, into)
-}
-
-// writeRecord writes a record of a state folder with durable.Replace or durable.Swap.
-func writeRecord(write func(string, []byte, fs.FileMode) error, dir, name string, record any) error {
-	b, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode record: %w", err)
-	}
-	if err := write(filepath.Join(dir, name), b, 0o600); err != nil {
-		return fmt.Errorf("write record: %w", err)
+// checkVersion returns an error for a record of a version that this release does not know.
+func checkVersion(version int) error {
+	if version != recordVersion {
+		return fmt.Errorf("version %d is not known", version)
 	}
 	return nil
 }
@@ -126,7 +93,7 @@ func folderID(dir string) (string, error) {
 		return "", fmt.Errorf("read id of state folder: %w", err)
 	}
 	defer f.Close()
-	number, err := io.ReadAll(io.LimitReader(f, maxRecord))
+	number, err := io.ReadAll(io.LimitReader(f, maxFolderID))
 	if err != nil {
 		return "", fmt.Errorf("read id of state folder: %w", err)
 	}
@@ -154,5 +121,5 @@ func makeFolderID(dir string) (string, error) {
 // recordExit writes the exit record durably.
 func recordExit(dir string, e exitRecord) error {
 	e.Version = recordVersion
-	return writeRecord(durable.Replace, dir, exitFile, e)
+	return record.Write(durable.Replace, dir, exitFile, e)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/fleet"
 )
 
@@ -47,7 +48,7 @@ func (t *task) readExit() bool {
 		return true
 	}
 	var e exitRecord
-	if readRecord(t.cfg.StateDir, exitFile, &e) != nil {
+	if record.Read(t.cfg.StateDir, exitFile, &e) != nil {
 		return false
 	}
 	t.exit.Store(&e)

@@ -1,6 +1,8 @@
 package supervised
 
 import (
+	"skerry/drivers/record"
+
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,7 +68,7 @@ func (c *Container) readProcess() (map[string]any, error) {
 	var bundle struct {
 		Process map[string]any `json:"process"`
 	}
-	if err := json.NewDecoder(io.LimitReader(f, maxRecord)).Decode(&bundle); err != nil {
+	if err := json.NewDecoder(io.LimitReader(f, record.Max)).Decode(&bundle); err != nil {
 		return nil, fmt.Errorf("read bundle: %w", err)
 	}
 	if bundle.Process == nil {

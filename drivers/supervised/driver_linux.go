@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/fleet"
 	"skerry/internal/durable"
 )
@@ -124,15 +125,15 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, bool, error) {
 	for {
 		var rec taskRecord
-		readErr := readRecord(dir, taskFile, &rec)
+		readErr := record.Read(dir, taskFile, &rec)
 		var exit exitRecord
-		if readRecord(dir, exitFile, &exit) == nil && (exit.BootID == d.bootID || !exit.Interrupted) {
+		if record.Read(dir, exitFile, &exit) == nil && (exit.BootID == d.bootID || !exit.Interrupted) {
 			return rec.identity, true, nil
 		}
 		if readErr == nil {
 			return rec.identity, rec.BootID == d.bootID && rec.isInFolder(dir), nil
 		}
-		if !errors.Is(readErr, errNoRecord) { // the disk or the limit of open files may recover
+		if !errors.Is(readErr, record.ErrNone) { // the disk or the limit of open files may recover
 			return identity{}, false, drivers.Recoverable(readErr)
 		}
 		if !hasSupervisor(dir) {
@@ -180,20 +181,20 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 		return err
 	}
 	sp := newSpec(cfg, process, d.bootID)
-	if err := sp.validateRecord(); err != nil {
+	if err := sp.ValidateRecord(); err != nil {
 		return err
 	}
 	if err := makeFIFOs(cfg.StateDir); err != nil {
 		return err
 	}
-	return writeRecord(durable.Swap, cfg.StateDir, specFile, sp)
+	return record.Write(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
 // removeContainerOfEarlierBoot removes what an OCI runtime has stored of the task's container before a reboot. The
 // processes that it names do not exist any more.
 func (d *Driver) removeContainerOfEarlierBoot(dir string) error {
 	var old spec
-	if readRecord(dir, specFile, &old) != nil || old.Container == nil || old.BootID == d.bootID {
+	if record.Read(dir, specFile, &old) != nil || old.Container == nil || old.BootID == d.bootID {
 		return nil
 	}
 	if !strings.HasPrefix(old.Container.Root, dir+"/") {
@@ -252,7 +253,7 @@ func (d *Driver) spawnSupervisor(ctx context.Context, dir string) (startReport, 
 
 	stop := context.AfterFunc(ctx, func() { _ = r.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	b, err := io.ReadAll(io.LimitReader(r, maxRecord))
+	b, err := io.ReadAll(io.LimitReader(r, record.Max))
 	if ctx.Err() != nil {
 		return startReport{}, ctx.Err()
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/fleet"
 )
 
@@ -28,7 +29,7 @@ const terminal = "TERM=xterm"
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
 	var sp spec
-	if err := readRecord(t.dir, specFile, &sp); err != nil {
+	if err := record.Read(t.dir, specFile, &sp); err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}
 	for _, s := range x.Command {

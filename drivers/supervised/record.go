@@ -4,10 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"time"
 
 	"skerry/drivers"
@@ -35,13 +31,6 @@ func checkVersion(version int) error {
 	}
 	return nil
 }
-
-// maxRecord bounds a record in bytes.
-const maxRecord = 8 << 20
-
-// errNoRecord is wrapped by errors for a record that is missing or unreadable: after a loss of power it may be
-// empty.
-var errNoRecord = errors.New("no valid record")
 
 // spec is the record from which a supervisor starts its task.
 type spec struct {
@@ -118,8 +107,8 @@ func decodeIdentity(b []byte) (identity, error) {
 	return id, nil
 }
 
-// validateRecord returns an error for an unknown version and for values that a supervisor cannot use.
-func (s *spec) validateRecord() error {
+// ValidateRecord returns an error for an unknown version and for values that a supervisor cannot use.
+func (s *spec) ValidateRecord() error {
 	if err := checkVersion(s.Version); err != nil {
 		return err
 	}
@@ -132,8 +121,8 @@ func (s *spec) validateRecord() error {
 	return s.Container.validateContainer()
 }
 
-// validateRecord returns an error for an unknown version and for a pid that cannot be that of a task.
-func (t *taskRecord) validateRecord() error {
+// ValidateRecord returns an error for an unknown version and for a pid that cannot be that of a task.
+func (t *taskRecord) ValidateRecord() error {
 	if err := checkVersion(t.Version); err != nil {
 		return err
 	}
@@ -144,57 +133,9 @@ func (t *taskRecord) validateRecord() error {
 	return nil
 }
 
-// validateRecord returns an error for an unknown version.
-func (e *exitRecord) validateRecord() error {
+// ValidateRecord returns an error for an unknown version.
+func (e *exitRecord) ValidateRecord() error {
 	return checkVersion(e.Version)
-}
-
-// decodeRecord decodes one of the three records and validates it. Each error wraps errNoRecord.
-func decodeRecord(b []byte, into interface{ validateRecord() error }) error {
-	if err := json.Unmarshal(b, into); err != nil {
-		return fmt.Errorf("%w: %w", errNoRecord, err)
-	}
-	if err := into.validateRecord(); err != nil {
-		return fmt.Errorf("%w: %w", errNoRecord, err)
-	}
-	return nil
-}
-
-// readRecord reads, decodes and validates a record of a state folder. If it is missing or invalid, the error
-// wraps errNoRecord; other errors are those of the disk.
-func readRecord(dir, name string, into interface{ validateRecord() error }) error {
-	f, err := os.Open(filepath.Join(dir, name))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w: %w", errNoRecord, err)
-	}
-	if err != nil {
-		return fmt.Errorf("open record: %w", err)
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
-	if err != nil {
-		return fmt.Errorf("read %s: %w", f.Name(), err)
-	}
-	if len(b) > maxRecord {
-		return fmt.Errorf("%w: %s is larger than %d bytes", errNoRecord, f.Name(), maxRecord)
-	}
-	return decodeRecord(b, into)
-}
-
-// replacing is durable.Replace or durable.Swap. Swap does not survive a loss of power: the records of running
-// processes need not, because the processes do not.
-type replacing func(path string, content []byte, mode fs.FileMode) error
-
-// writeRecord encodes a record and replaces its file in a state folder atomically.
-func writeRecord(replace replacing, dir, name string, record any) error {
-	b, err := json.Marshal(record)
-	if err != nil {
-		return fmt.Errorf("encode %s: %w", name, err)
-	}
-	if err := replace(filepath.Join(dir, name), b, 0o600); err != nil {
-		return fmt.Errorf("write record: %w", err)
-	}
-	return nil
 }
 
 // toDriverExit converts the record to the driver's result.

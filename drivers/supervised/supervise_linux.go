@@ -1,6 +1,8 @@
 package supervised
 
 import (
+	"skerry/drivers/record"
+
 	"bufio"
 	"encoding/json"
 	"errors"
@@ -142,10 +144,10 @@ func (s *supervisor) lockAndStartTask() (release func(), err error) {
 	}
 	held = append(held, lock)
 	var ended exitRecord
-	if readRecord(s.dir, exitFile, &ended) == nil {
+	if record.Read(s.dir, exitFile, &ended) == nil {
 		return closeAll, nil
 	}
-	if err := readRecord(s.dir, specFile, &s.spec); err != nil {
+	if err := record.Read(s.dir, specFile, &s.spec); err != nil {
 		return nil, err
 	}
 	if s.control, err = openFIFO(s.dir, controlFIFO); err != nil {
@@ -168,7 +170,7 @@ func (s *supervisor) lockAndStartTask() (release func(), err error) {
 // findOrStart sets s.task to the task that an earlier supervisor started, or starts the task and writes its
 // record.
 func (s *supervisor) findOrStart() error {
-	if err := readRecord(s.dir, taskFile, &s.task); err == nil {
+	if err := record.Read(s.dir, taskFile, &s.task); err == nil {
 		s.startAdoptedContainer()
 		return nil
 	}
@@ -184,7 +186,7 @@ func (s *supervisor) findOrStart() error {
 	device, inode, err := folderOf(s.dir)
 	if err == nil {
 		s.task = taskRecord{Version: recordVersion, identity: id, Device: device, Inode: inode}
-		err = writeRecord(durable.Swap, s.dir, taskFile, s.task)
+		err = record.Write(durable.Swap, s.dir, taskFile, s.task)
 	}
 	if err != nil {
 		// A task without a record must not run: nobody would find it again.
@@ -377,7 +379,7 @@ func (s *supervisor) cleanUpAndRecordExit(exit exitRecord) {
 	exit.FinishedAt = time.Now().UnixNano()
 	exit.Interrupted = s.wasInterrupted()
 	for tried := false; ; tried = true {
-		err := writeRecord(durable.Replace, s.dir, exitFile, exit)
+		err := record.Write(durable.Replace, s.dir, exitFile, exit)
 		if err == nil || errors.Is(err, fs.ErrNotExist) { // a removed folder has no reader
 			return
 		}

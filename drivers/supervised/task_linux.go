@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/fleet"
 )
 
@@ -29,7 +30,7 @@ func (t *task) Ended() bool {
 		return true
 	}
 	var e exitRecord
-	if readRecord(t.dir, exitFile, &e) != nil {
+	if record.Read(t.dir, exitFile, &e) != nil {
 		return false
 	}
 	t.exit.Store(&e)
@@ -103,7 +104,7 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
 		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same timeout.
 		var rec taskRecord
-		if err := readRecord(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
+		if err := record.Read(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
 			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
 		}
 		patience = o.timeout
@@ -122,13 +123,13 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 // exit.
 func (t *task) killTree() error {
 	var rec taskRecord
-	if err := readRecord(t.dir, taskFile, &rec); err != nil && !errors.Is(err, errNoRecord) {
+	if err := record.Read(t.dir, taskFile, &rec); err != nil && !errors.Is(err, record.ErrNone) {
 		return err
 	}
 	var group *Cgroup
 	if rec.BootID != t.driver.bootID || !rec.isInFolder(t.dir) {
 		rec = taskRecord{} // of another boot, or of the original of a copied folder
-	} else if sp := new(spec); readRecord(t.dir, specFile, sp) == nil {
+	} else if sp := new(spec); record.Read(t.dir, specFile, sp) == nil {
 		group = sp.Cgroup
 	}
 	super, _, found := supervisorOf(t.dir)

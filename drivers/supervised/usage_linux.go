@@ -1,6 +1,8 @@
 package supervised
 
 import (
+	"skerry/drivers/record"
+
 	"bufio"
 	"bytes"
 	"context"
@@ -27,7 +29,7 @@ const maxStatus = 64 << 10
 func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	var rec taskRecord
 	var sp spec
-	if err := errors.Join(readRecord(t.dir, taskFile, &rec), readRecord(t.dir, specFile, &sp)); err != nil {
+	if err := errors.Join(record.Read(t.dir, taskFile, &rec), record.Read(t.dir, specFile, &sp)); err != nil {
 		return nil, fmt.Errorf("measure task %s: %w", t.id, err)
 	}
 	if !rec.isAlive() {
