@@ -19,6 +19,7 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 		return fmt.Errorf("collect allocations: %w", err)
 	}
 	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
+	needed := dataHeld(desired, states)
 	if id != "" {
 		w, held := desired[id]
 		if !held {
@@ -28,11 +29,15 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 		if why, hint := a.whyHeld(w, states[id], acknowledged); why != "" {
 			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
 		}
+		if needed[id] {
+			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: its replacement has not taken its data yet", fleet.Short(id)).
+				WithHint("ask again when the replacement runs")
+		}
 		return a.collectEnded(ctx, id)
 	}
 	var failed []error
 	for _, id := range sortedKeys(desired) {
-		if why, _ := a.whyHeld(desired[id], states[id], acknowledged); why == "" {
+		if why, _ := a.whyHeld(desired[id], states[id], acknowledged); why == "" && !needed[id] {
 			failed = append(failed, a.collectEnded(ctx, id))
 		}
 	}

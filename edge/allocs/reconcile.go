@@ -60,6 +60,11 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
 		}
+		why, err := a.takeStickyData(ctx, desired, desired[id], s)
+		if failed = append(failed, err); why != "" {
+			a.noteNotRunning(id, why)
+			continue
+		}
 		failed = append(failed, a.startOrRestoreAlloc(ctx, desired[id], s, first))
 	}
 	a.followChecks(ctx, desired)
@@ -224,6 +229,7 @@ func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, w
 	if err := a.cfg.Journal.Record(ctx, t); err != nil {
 		return fmt.Errorf("record the end of allocation %s: %w", id, err)
 	}
+	a.TriggerReconcile() // its replacement may wait for this
 	return nil
 }
 
@@ -232,8 +238,9 @@ func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, w
 func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) error {
 	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	var ended []fleet.AllocID
+	needed := dataHeld(desired, states)
 	for id, w := range desired {
-		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" {
+		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" && !needed[id] {
 			ended = append(ended, id)
 		}
 	}

@@ -18,7 +18,6 @@ var unsupported = []struct {
 	hint  string
 	paths []string // of fields, without indexes
 }{
-	{"sticky of ephemeral_disk", "leave it out: a new allocation begins with empty folders; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Sticky"}},
 	{"migrate of ephemeral_disk", "leave it out: nothing moves data between edges; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"network block of a task", "move it into the group: a group's ports are those of all its tasks", []string{"TaskGroups.Tasks.Resources.Networks"}},
 	{"${…} in the mode of a network", "write the mode itself: the edge is chosen by it", []string{"TaskGroups.Networks.Mode"}},

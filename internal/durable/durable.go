@@ -1,7 +1,7 @@
 // Package durable replaces files on disks that lose their power. The data directories of
 // hubs and edges, the writers of files in them, and drivers call it.
 //
-// It starts no goroutine, makes no folders, and gives no hints: the caller knows what the
+// It starts no goroutine, and gives no hints: the caller knows what the
 // file is for.
 package durable
 
@@ -33,6 +33,27 @@ func Rename(from, to string) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(to))
+}
+
+// MakeFolders makes a folder and the missing ones above it. When it returns, they stay.
+func MakeFolders(path string, mode fs.FileMode) error {
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return nil
+	}
+	if above := filepath.Dir(path); above != path {
+		if err := MakeFolders(above, mode); err != nil {
+			return err
+		}
+	}
+	switch err := os.Mkdir(path, mode); {
+	case errors.Is(err, fs.ErrExist): // another goroutine has made it, or it is no folder
+		if info, statErr := os.Stat(path); statErr != nil || !info.IsDir() {
+			return err
+		}
+	case err != nil:
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
 }
 
 func replace(path string, content []byte, mode fs.FileMode, sync bool) error {

@@ -72,3 +72,21 @@ func testReplaceThatFails(t *testing.T, replace replacing) {
 	}
 	mustHold(t, dir, "taken")
 }
+
+func TestMakeFolders(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 {
+		if err := durable.MakeFolders(filepath.Join(dir, "a", "b", "c"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		mustHold(t, filepath.Join(dir, "a", "b"), "c")
+	}
+	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "file"), filepath.Join(dir, "file", "below")} {
+		if err := durable.MakeFolders(path, 0o700); err == nil {
+			t.Errorf("it made %s, where a file is", path)
+		}
+	}
+}
