@@ -60,3 +60,34 @@ func TestBelow(t *testing.T) {
 		t.Errorf("of %v there are %v left, %v", started[alike], got, err)
 	}
 }
+
+// TestBelowFindsTasksInContainers finds a task whose environment names the folder of its allocation as its container
+// sees it, and not a task of an allocation with the same id below another directory.
+func TestBelowFindsTasksInContainers(t *testing.T) {
+	root := t.TempDir()
+	seen := filepath.Join(root, "as-in-the-container")
+	for _, edge := range []string{"edge-1", "edge-2"} {
+		if err := os.MkdirAll(filepath.Join(root, edge, "allocs", "a1", "alloc"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(filepath.Join(root, "edge-1", "allocs", "a1", "alloc"), seen); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("sleep", "600")
+	cmd.Dir, cmd.Env = "/", []string{"NOMAD_ALLOC_ID=a1", "NOMAD_ALLOC_DIR=" + seen}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	defer func() {
+		_ = cmd.Process.Kill() // it may be gone
+		<-ended
+	}()
+	for edge, want := range map[string][]int{"edge-1": {cmd.Process.Pid}, "edge-2": nil} {
+		if got, err := proc.Below(filepath.Join(root, edge)); err != nil || !slices.Equal(got, want) {
+			t.Errorf("below %s there are %v, %v, want %v", edge, got, err, want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,8 +34,8 @@ func Stopped(pid int) (bool, error) {
 	return true, nil
 }
 
-// Below returns the ids of the processes that belong to a directory: they work in it or below it, or
-// their command line or environment contains it. This process is left out.
+// Below returns the ids of the processes that belong to a directory: they work in it or below it, their command line
+// or environment contains it, or they are tasks in containers that see a folder of it. This process is left out.
 func Below(dir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -64,7 +65,23 @@ func belongs(pid int, dir string) bool {
 			return true
 		}
 	}
-	return false
+	return isTaskInContainer(pid, dir)
+}
+
+// isTaskInContainer reports whether a process is in a container of an edge's task: the shared folder of its
+// allocation, as the container sees it, is the one below dir. Nothing else of such a process names dir.
+func isTaskInContainer(pid int, dir string) bool {
+	env, err := Environ(pid)
+	alloc := env["NOMAD_ALLOC_ID"]
+	if err != nil || alloc == "" || alloc != filepath.Base(alloc) {
+		return false
+	}
+	inside, err := os.Stat(fmt.Sprintf("/proc/%d/root/%s", pid, env["NOMAD_ALLOC_DIR"]))
+	if err != nil {
+		return false
+	}
+	outside, err := os.Stat(filepath.Join(dir, "allocs", alloc, "alloc"))
+	return err == nil && os.SameFile(inside, outside)
 }
 
 // names reports whether a text contains the path of dir or of something in it. A longer name with
@@ -82,25 +99,26 @@ func names(text, dir string) bool {
 	}
 }
 
+// killBound is the maximum time until killed processes are gone: on a loaded machine a container takes a while.
+const killBound = 20 * time.Second
+
 // KillBelow kills every process that belongs to a directory (Below), again and again until none is
-// left. It returns an error if some are left after half a second.
+// left. It returns an error if some are left after killBound.
 func KillBelow(dir string) error {
-	for range 100 {
+	for deadline := time.Now().Add(killBound); ; time.Sleep(5 * time.Millisecond) {
 		pids, err := Below(dir)
-		if err != nil {
+		if err != nil || len(pids) == 0 {
 			return err
-		}
-		if len(pids) == 0 {
-			return nil
 		}
 		for _, pid := range pids {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("kill process %d: %w", pid, err)
 			}
 		}
-		time.Sleep(5 * time.Millisecond)
+		if time.Now().After(deadline) {
+			return fmt.Errorf("kill the processes below %s: %v still run", dir, pids)
+		}
 	}
-	return fmt.Errorf("kill the processes below %s: some still run", dir)
 }
 
 // Resident returns the resident set size of a process, in bytes.
