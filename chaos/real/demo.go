@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,9 +20,12 @@ import (
 )
 
 // Demo shows the behaviour of a fleet without a link on real processes, step by step, on a terminal.
+// Its tasks are containers where a Docker Engine runs or can be started, and programs of the machine elsewhere.
 type Demo struct {
 	Ground
-	JobFile string
+	JobFile  string // job file to run instead of those of Examples
+	Examples string // folder with shop.hcl and shop-docker.hcl
+	Driver   string // AnyDriver, DockerDriver or RawExecDriver; "": AnyDriver
 }
 
 // demoBound is the maximum time of each step of the demo.
@@ -30,19 +34,28 @@ const demoBound = 30 * time.Second
 // demoRun is the state of a running Demo.
 type demoRun struct {
 	*fleetRun
-	jobFile string
-	began   time.Time
-	away    *cluster.Edge // the edge that is cut off
-	cut     *faultnet.Imposed
-	alloc   fleet.AllocID // the allocation of that edge
+	jobRun []string // arguments of `skerry job run`
+	began  time.Time
+	away   *cluster.Edge // the edge that is cut off
+	cut    *faultnet.Imposed
+	alloc  fleet.AllocID // the allocation of that edge
 }
 
 // Run runs the demo. It returns an error if a step does not show the expected behaviour within
 // demoBound, or if an invariant is violated at the end.
-func (d Demo) Run(ctx context.Context) error {
-	s := &demoRun{fleetRun: &fleetRun{Ground: d.Ground}, jobFile: d.JobFile, began: time.Now()}
+func (d Demo) Run(ctx context.Context) (err error) {
+	s := &demoRun{fleetRun: &fleetRun{Ground: d.Ground}, began: time.Now()}
+	cfg := fast(3, 3)
+	engine, err := d.chooseTasks(ctx, s)
+	if err != nil {
+		return err
+	}
+	if engine != nil {
+		defer func() { err = errors.Join(err, engine.removeDemo()) }()
+		cfg.EdgeFlags = append(slices.Clone(cfg.EdgeFlags), "--docker-socket", engine.Socket)
+	}
 	s.printStep("starting 3 hubs and 3 edges, each a process of its own")
-	return d.runOnFleet(ctx, fast(3, 3), func(st *fleetRun) error {
+	return d.runOnFleet(ctx, cfg, func(st *fleetRun) error {
 		s.fleetRun = st
 		for _, step := range []func(context.Context) error{
 			s.runJob, s.cutLink, s.rebootCutOffEdge, s.killLeader, s.healDemoLink, s.printAllocHistory, s.judgeDemo,
@@ -54,6 +67,31 @@ func (d Demo) Run(ctx context.Context) error {
 		s.printStep("done; cleaning up")
 		return nil
 	})
+}
+
+// chooseTasks sets the job of the demo, says what its tasks are, and returns the Docker Engine that runs them; nil:
+// they need none.
+func (d Demo) chooseTasks(ctx context.Context, s *demoRun) (*demoDocker, error) {
+	if d.JobFile != "" {
+		s.jobRun = []string{d.JobFile}
+		return nil, nil
+	}
+	s.jobRun = []string{filepath.Join(d.Examples, "shop.hcl")}
+	if d.Driver == RawExecDriver {
+		s.printStep("tasks are programs of this machine (driver raw_exec), as asked")
+		return nil, nil
+	}
+	engine, err := d.findDocker(ctx)
+	switch {
+	case err == nil:
+		s.printStep("tasks are containers (driver docker): %s", engine.said)
+		s.jobRun = []string{"--var", "image=" + engine.image, filepath.Join(d.Examples, "shop-docker.hcl")}
+	case d.Driver == DockerDriver:
+		return nil, fmt.Errorf("find a Docker Engine: %w", err)
+	default:
+		s.printStep("tasks are programs of this machine (driver raw_exec), for Docker cannot be used: %s", err)
+	}
+	return engine, nil
 }
 
 // printStep prints the heading of a step with the time since the demo's start.
@@ -85,7 +123,7 @@ func (s *demoRun) runJob(ctx context.Context) error {
 		return err
 	}
 	s.printStep("running a job file")
-	if err := s.runSkerryCommand(ctx, "job", "run", s.jobFile); err != nil {
+	if err := s.runSkerryCommand(ctx, append([]string{"job", "run"}, s.jobRun...)...); err != nil {
 		return err
 	}
 	s.away = s.fleet.Edges[1]

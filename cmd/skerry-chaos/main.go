@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -125,11 +126,19 @@ func partitionCommand(s *runFlags) *cobra.Command {
 
 // demoCommand returns `demo`.
 func demoCommand(s *runFlags) *cobra.Command {
-	var job string
+	var d real.Demo
 	c := s.groundCommand("demo", "Three hubs, three edges: cut a link, reboot behind it, kill the leader, heal, look at the history",
-		func(ctx context.Context, g real.Ground) error { return real.Demo{Ground: g, JobFile: job}.Run(ctx) })
+		func(ctx context.Context, g real.Ground) error {
+			if !slices.Contains([]string{real.AnyDriver, real.DockerDriver, real.RawExecDriver}, d.Driver) {
+				return fmt.Errorf("choose the driver of the demo: there is no %q (%s, %s and %s are there)", d.Driver, real.AnyDriver, real.DockerDriver, real.RawExecDriver)
+			}
+			d.Ground = g
+			return d.Run(ctx)
+		})
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP API has to be reachable for skerry commands
-	c.Flags().StringVar(&job, "job", "examples/shop.hcl", "job file to run")
+	c.Flags().StringVar(&d.JobFile, "job", "", "job file to run (default: one of --examples)")
+	c.Flags().StringVar(&d.Examples, "examples", "examples", "folder with shop.hcl and shop-docker.hcl")
+	c.Flags().StringVar(&d.Driver, "driver", real.AnyDriver, "driver of the tasks: docker, raw_exec, or auto for docker if a Docker Engine answers or can be started")
 	return c
 }
 
