@@ -1,6 +1,9 @@
 package drivers
 
-import "errors"
+import (
+	"errors"
+	"syscall"
+)
 
 // ErrTaskGone is returned by Driver.Recover if no task is running and its exit is not known.
 var ErrTaskGone = errors.New("task is gone")
@@ -19,8 +22,8 @@ func Recoverable(err error) error {
 	return recoverable{err}
 }
 
-// IsRecoverable reports whether err was marked by Recoverable.
+// IsRecoverable reports whether err was marked by Recoverable, or is that of a full disk, which may have room later.
 func IsRecoverable(err error) bool {
 	var r recoverable
-	return errors.As(err, &r)
+	return errors.As(err, &r) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }

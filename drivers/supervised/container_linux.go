@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/drivers"
 )
 
 // Files of a state folder that only containers have.
@@ -193,12 +195,31 @@ func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
 	return nil
 }
 
-// runtimeError returns the last error in a runtime's log, or err if there is none.
+// runtimeFailure is an error of a runtime in its own words.
+type runtimeFailure struct {
+	message string
+	cause   error // the error of the kernel in them, if it is a lack; nil: another one
+}
+
+func (f runtimeFailure) Error() string { return f.message }
+func (f runtimeFailure) Unwrap() error { return f.cause }
+
+// runtimeError returns the last error in a runtime's log. If there is none it returns err; that of a runtime which ran
+// is recoverable then, since a full disk has no room for the log.
 func runtimeError(log string, err error) error {
-	if message := lastRuntimeError(log); message != "" {
-		return errors.New(message)
+	message := lastRuntimeError(log)
+	if message == "" {
+		if errors.As(err, new(*exec.ExitError)) {
+			return drivers.Recoverable(err)
+		}
+		return err
 	}
-	return err
+	for _, lack := range lacks {
+		if strings.Contains(strings.ToLower(message), lack.Error()) {
+			return runtimeFailure{message, lack}
+		}
+	}
+	return runtimeFailure{message: message}
 }
 
 // lastRuntimeError returns the last error in a runtime's log; "": none.

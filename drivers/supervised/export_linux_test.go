@@ -37,3 +37,6 @@ func ExecProcess(bundle, path string, x fleet.Exec) error {
 	}
 	return writeExecProcess(path, process, x)
 }
+
+// RuntimeError returns the error of a runtime that ended with err, by its log.
+func RuntimeError(log string, err error) error { return runtimeError(log, err) }

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -20,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skerry/drivers"
 	"skerry/internal/durable"
 )
 
@@ -104,14 +106,16 @@ func closeInheritedFiles() {
 	}
 }
 
+// lacks are the errors of the kernel that say that something is used up which may be there later.
+var lacks = []unix.Errno{unix.EAGAIN, unix.ENOMEM, unix.ETXTBSY, unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EDQUOT}
+
 // reportStart writes to w that the task was started, or the error, for the agent that waits for that. It closes
 // w. If the agent is gone, nothing happens.
 func (s *supervisor) reportStart(w *os.File, err error) {
 	var r startReport
 	if err != nil {
 		r.Err, r.Supervised = err.Error(), errors.Is(err, errSupervised)
-		r.Recoverable = errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM) ||
-			errors.Is(err, unix.ETXTBSY) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
+		r.Recoverable = drivers.IsRecoverable(err) || slices.ContainsFunc(lacks, func(lack unix.Errno) bool { return errors.Is(err, lack) })
 	}
 	b, _ := json.Marshal(r) // cannot fail: two plain fields
 	_, _ = w.Write(b)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"testing"
 	"time"
 
+	"skerry/drivers"
 	"skerry/drivers/supervised"
 	"skerry/fleet"
 )
@@ -51,6 +53,28 @@ func TestTaskOfVersion1(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustBeGone(t, pid)
+}
+
+// A runtime that meets a full disk says so in its log, or has no room for one: the task may start later.
+func TestRuntimeErrorOnAFullDisk(t *testing.T) {
+	exit := exec.Command("false").Run()
+	for log, want := range map[string]bool{
+		"": true,
+		`{"level":"error","msg":"mkdir /x/etc: no space left on device"}`:        true,
+		`{"level":"error","msg":"write ` + "`x`: No space left on device" + `"}`: true,
+		`{"level":"error","msg":"exec: no such file"}`:                           false,
+	} {
+		path := filepath.Join(t.TempDir(), "log")
+		if err := os.WriteFile(path, []byte(log+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := supervised.RuntimeError(path, exit); drivers.IsRecoverable(err) != want {
+			t.Errorf("log %s: the error %v is recoverable: %v, want %v", log, err, !want, want)
+		}
+	}
+	if err := supervised.RuntimeError(filepath.Join(t.TempDir(), "none"), exec.ErrNotFound); drivers.IsRecoverable(err) {
+		t.Errorf("a runtime that is missing: %v is recoverable", err)
+	}
 }
 
 // A log of a runtime is read without a panic; only entries of the level error count.
