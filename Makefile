@@ -12,7 +12,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test-drivers test-real missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
+.PHONY: build test-drivers test-real test-writes missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -22,7 +22,7 @@ build: ## the three programs, static, into bin/
 # makes five times as slow: make test runs them without it, make test-long the latter with it.
 SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
-UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/virtual|cmd/skerry|edge/journal))?$$
+UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|edge/journal))?$$
 # Most tests wait, so one package more than cores. make lint vets. Trimmed paths share the build cache with other clones.
 GOTEST := go test -trimpath -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
@@ -41,6 +41,9 @@ test-drivers: ## task drivers and networks on the real thing: needs root and the
 
 test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
 	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
+
+test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
+	go test -trimpath -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept
 
 # What runs tasks, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \
