@@ -35,8 +35,10 @@ type Config struct {
 	// Hidden is a folder of which no file is an artifact: the edge's own data, with its keys.
 	Hidden string
 	Limits Limits // zero: DefaultLimits
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Free returns how much of a path's disk is free, and its size; nil: asks the system.
+	Free func(path string) (free, total int64, err error)
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
 // Fetcher fetches artifacts. It is safe for concurrent use.
@@ -48,6 +50,9 @@ type Fetcher struct {
 func NewFetcher(cfg Config) *Fetcher {
 	if cfg.Limits == (Limits{}) {
 		cfg.Limits = DefaultLimits
+	}
+	if cfg.Free == nil {
+		cfg.Free = durable.FreeSpace
 	}
 	return &Fetcher{cfg}
 }
@@ -148,7 +153,10 @@ func (f *Fetcher) placeContent(ctx context.Context, r *Request, content *os.File
 		return err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	limits := f.limitsFor(r.Root)
+	limits, byDisk := f.limitsFor(r.Root)
+	if byDisk {
+		defer func() { err = lackOfSpace(err) }()
+	}
 	format := r.Source.archive
 	switch {
 	case e.Name == treeName:
@@ -224,13 +232,23 @@ func (f *Fetcher) placeTree(ctx context.Context, r *Request, root *os.Root, cont
 	return t.unpackTree(content, format)
 }
 
-// limitsFor returns the bounds of what is written below a folder now: the disk keeps some room.
-func (f *Fetcher) limitsFor(folder string) Limits {
-	limits := f.cfg.Limits
-	if free, _, err := durable.FreeSpace(folder); err == nil {
-		limits.Bytes = min(limits.Bytes, max(free-spareDisk, 0))
+// limitsFor returns the bounds of what is written below a folder now, and whether they are those of the disk, which
+// keeps some room: it may have more later.
+func (f *Fetcher) limitsFor(folder string) (limits Limits, byDisk bool) {
+	limits = f.cfg.Limits
+	if free, _, err := f.cfg.Free(folder); err == nil && free-spareDisk < limits.Bytes {
+		limits.Bytes, byDisk = max(free-spareDisk, 0), true
 	}
-	return limits
+	return limits, byDisk
+}
+
+// lackOfSpace returns the error for a content that is larger than the disk has room for. Others stay as they are.
+func lackOfSpace(err error) error {
+	if !errors.Is(err, errTooLarge) {
+		return err
+	}
+	return fleet.Errorf(fleet.CodeUnavailable, "the disk has no room for what it holds").
+		WithHint("free some space: an artifact leaves %d MiB of the disk free", spareDisk>>20)
 }
 
 // copyAll copies a reader into a download, until ctx ends.

@@ -266,6 +266,26 @@ func TestArchivesThatAreRefused(t *testing.T) {
 	}
 }
 
+// An archive for which the disk has no room now is no bad archive: it is unpacked once there is space.
+func TestDiskWithoutRoom(t *testing.T) {
+	s := newSite(t)
+	srv, n := serve(t, map[string][]byte{"a.tar": mustTar(t, file("f", "content"))})
+	var room int64 = 64 << 20
+	s.fetcher = artifacts.NewFetcher(artifacts.Config{
+		Store: s.store, Hidden: filepath.Join(s.dir, "data"), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Free: func(string) (free, total int64, err error) { return room, 1 << 30, nil },
+	})
+	_, err := s.fetch(srv.URL+"/a.tar", fleet.ArtifactAny, "task/local")
+	if fleet.CodeOf(err) != fleet.CodeUnavailable || !strings.Contains(err.Error(), "no room") {
+		t.Errorf("on a full disk: %v", err)
+	}
+	room = 128 << 20
+	s.mustFetch(t, srv.URL+"/a.tar", fleet.ArtifactAny, "task/local")
+	if n.Load() != 1 {
+		t.Errorf("it was fetched %d times", n.Load())
+	}
+}
+
 // A source that is gone is not missed, by a start after a reboot neither.
 func TestSourceGone(t *testing.T) {
 	s := newSite(t)

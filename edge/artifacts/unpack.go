@@ -295,6 +295,9 @@ func writeFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) 
 	return f.Chmod(perm)
 }
 
+// errTooLarge is the cause of the error of a content with more bytes than may be written.
+var errTooLarge = errors.New("what the archive holds is larger than may be unpacked here")
+
 // bounded reads until its context ends, or the bytes that may be read are spent.
 type bounded struct {
 	ctx  context.Context
@@ -309,7 +312,7 @@ func (b bounded) Read(p []byte) (int, error) {
 	}
 	n, err := b.r.Read(p)
 	if *b.left -= int64(n); *b.left < 0 {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "what the archive holds is larger than may be unpacked here").
+		return 0, fleet.Errorf(fleet.CodeInvalid, "%w", errTooLarge).
 			WithHint("is it what it should be? An artifact unpacks to %d GiB at most, and leaves the disk some room", DefaultLimits.Bytes>>30)
 	}
 	return n, err
