@@ -18,6 +18,8 @@ import (
 	wasmsys "github.com/tetratelabs/wazero/sys"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/drivers"
 )
 
 // Exit codes of the process itself. A module's own code is passed through.
@@ -90,6 +92,9 @@ func compileAndRun(ctx context.Context, run bool, file string) (int, error) {
 	}
 	runtime := wazero.NewRuntimeWithConfig(ctx, cfg)
 	compiled, err := compileModule(ctx, runtime, &m)
+	if drivers.IsRecoverable(err) {
+		return exitFailed, err // the module is not at fault: the disk has no room for its machine code
+	}
 	if err != nil {
 		return exitRefused, err
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/supervised"
@@ -204,6 +206,36 @@ func TestWithoutUserAndDevices(t *testing.T) {
 		if _, err := mustDriver(t, "").Start(t.Context(), cfg); fleet.CodeOf(err) != fleet.CodeInvalid || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want one with %q", err, want)
 		}
+	}
+}
+
+// A disk without room for the machine code is no fault of the module: a later start may succeed.
+func TestNoRoomForMachineCode(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root: no small disk can be mounted")
+	}
+	disk := t.TempDir()
+	if err := unix.Mount("tmpfs", disk, "tmpfs", 0, "size=4k"); err != nil {
+		t.Skipf("mount a small disk: %v", err)
+	}
+	defer func() {
+		if err := unix.Unmount(disk, 0); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := os.WriteFile(filepath.Join(disk, "ballast"), make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := wasm.New(wasm.Config{CacheDir: filepath.Join(disk, "cache"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := mustConfig(t)
+	a := newAssembler()
+	a.print(1, "hello")
+	cfg.Config = map[string]any{"module": mustModule(t, cfg, a.module("_start"))}
+	if _, err := d.Start(t.Context(), cfg); !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "no space left") {
+		t.Errorf("the error is %v, want a recoverable one", err)
 	}
 }
 
