@@ -31,6 +31,9 @@ func TestMissedDeadline(t *testing.T) {
 		if n := c.EntryCount(state.KindOf(state.NodeStatus{})); n != 1 {
 			t.Errorf("%d entries for one missed deadline, want 1", n)
 		}
+		if n := l.Stats().Missed; n != 1 {
+			t.Errorf("%d missed deadlines are counted, want 1", n)
+		}
 		// It is away since its last beat, and not since that was noticed.
 		beat := time.Unix(946684801, 0)
 		if n, _ := c.View().Node("a-quiet"); n.DisconnectedAt != beat.UnixNano() {

@@ -75,6 +75,9 @@ func TestHubThatNoLongerLeadsForwards(t *testing.T) {
 		if heard, leads := l.LastHeard(); leads {
 			t.Errorf("it leads no longer, and says who beat when: %v", heard)
 		}
+		if n := l.Stats().Deadlines; n != 0 {
+			t.Errorf("it leads no longer, and keeps %d deadlines", n)
+		}
 		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
 		select {
 		case beats := <-forwarded:

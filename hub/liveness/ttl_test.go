@@ -46,4 +46,8 @@ func TestTTLKeepsTheRate(t *testing.T) {
 			}
 		}
 	}
+	exact := liveness.Policy{MaxRate: 1 << 30} // a nanosecond above a second counts as another second
+	if got := exact.TTL(1<<30+2, 1, time.Millisecond); got != 2*time.Second {
+		t.Errorf("TTL %s for two nodes more than the rate allows in a second, want 2s", got)
+	}
 }
