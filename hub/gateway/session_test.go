@@ -49,6 +49,9 @@ func TestSession(t *testing.T) {
 	if a, _ := h.View().Alloc(alloc1); a.ClientStatus != fleet.ClientRunning {
 		t.Errorf("allocation is %s, want running", a.ClientStatus)
 	}
+	if rows := h.gateway.Stats().Updates; rows != 1 {
+		t.Errorf("%d rows are counted, want 1", rows)
+	}
 	h.waitForState("the received index is in the state", func(v *state.View) bool {
 		n, _ := v.Node(node1)
 		return n.Received == d.Index
@@ -135,6 +138,21 @@ func TestUnknownNodeMustDescribeItself(t *testing.T) {
 	}
 	if n := h.mustNode(node1); n.Name != "edge-11111111" || !n.Drivers["raw_exec"].Healthy {
 		t.Errorf("node %+v, want it described", n)
+	}
+}
+
+// TestNodeWithoutANameIsNamedByItsID opens a session of an edge that describes itself by its drivers only.
+func TestNodeWithoutANameIsNamedByItsID(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	w := h.mustDial(t, node1)
+	w.exchangeHello(w.newHello(1, "agent-1"))
+	bare := &fleet.Node{Drivers: describe(node1).Drivers}
+	w.sendMessage(syncproto.StreamControl, syncproto.Heartbeat{Number: 1, Node: bare, Hash: []byte{0xab}})
+	expect[syncproto.HeartbeatAck](w, syncproto.StreamControl)
+	n := h.mustNode(node1)
+	if n.ID != node1 || n.Name != "11111111" || n.NodePool != fleet.DefaultPool || n.DescriptionHash != "ab" {
+		t.Errorf("node %s has the name %q, the pool %q and the hash %q, want 11111111, %s and ab", n.ID, n.Name, n.NodePool, n.DescriptionHash, fleet.DefaultPool)
 	}
 }
 
