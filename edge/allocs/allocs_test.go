@@ -115,6 +115,25 @@ func TestWaitsForItsBody(t *testing.T) {
 	})
 }
 
+// TestNoteEndsWithTheStop stops an allocation that waits for its job: its status does not say any more that it
+// waits.
+func TestNoteEndsWithTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		n.wants["a"] = journal.DesiredAlloc{Alloc: fleet.Alloc{ID: "a", TaskGroup: "g"}}
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		if _, _, err := l.Deliver(t.Context(), syncproto.Desired{Stop: []syncproto.DesiredStop{{ID: "a", Reason: "scaled down"}}}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		all, err := l.Status(t.Context())
+		if s := all["a"]; err != nil || s.State.ClientStatus != fleet.ClientComplete || s.Note != "" {
+			t.Fatalf("status: %+v, %v", s, err)
+		}
+	})
+}
+
 // An allocation with stop_on_client_after stops once the edge was without a hub for that time, across
 // restarts of the agent and reboots.
 func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {

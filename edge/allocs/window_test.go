@@ -123,6 +123,17 @@ func TestWindows(t *testing.T) {
 			s.wantClientStatus("old", fleet.ClientComplete)
 			s.wantClientStatus("later", fleet.ClientRunning)
 		}},
+		{"a window that never opens makes no other one late", func(s *windowTest) {
+			time.Sleep(32 * time.Second)      // moves the checks of what has no time away from full minutes
+			s.runSecondName("waits for ever") // which comes after old
+			s.deliverReplacement(night, "new")
+			s.deliverStop([]syncproto.DesiredWindow{{Cron: "0 0 30 2 *", Duration: time.Hour}}, "waits for ever")
+			s.sleepUntilClock("2000-01-01 01:00")
+			time.Sleep(time.Second)
+			synctest.Wait()
+			s.wantClientStatus("old", fleet.ClientComplete)
+			s.wantClientStatus("waits for ever", fleet.ClientRunning)
+		}},
 		{"in the zone that the window names", func(s *windowTest) {
 			s.deliverReplacement([]syncproto.DesiredWindow{{Cron: "0 2 * * *", Duration: time.Hour, TimeZone: "America/New_York"}}, "new")
 			s.sleepUntilClock("2000-01-01 06:59")
