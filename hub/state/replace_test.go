@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/flate"
 	"crypto/sha256"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -227,6 +228,32 @@ func TestRestoreOfWhatRunsUnknown(t *testing.T) {
 	w.restoreSnapshot(file)
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 	w.wantStatus(ids[1], fleet.ClientComplete, fleet.ClientComplete)
+}
+
+// TestManyRestoresForgetWhatTheyForgot restores a cluster more often than a state lists one by one: an allocation of
+// any forgotten time is still one that may run, and not one that was collected.
+func TestManyRestoresForgetWhatTheyForgot(t *testing.T) {
+	w := clustered(newTestHarness(t))
+	node := w.addReadyNode("n1")
+	var files [][]byte
+	var ids []fleet.AllocID
+	for i := range 70 {
+		early := mustPersist(t, w.store)
+		id := fleet.JobID(fmt.Sprint("count", i))
+		w.registerJob(job(id, fleet.JobTypeBatch, 1))
+		ids = append(ids, w.placeAllocs(id, node, 1)...)
+		files = append(files, mustPersist(t, w.store))
+		w.restoreSnapshot(early)
+	}
+	last, at := mustPersist(t, w.store), w.index
+	for _, i := range []int{0, 1, 2, 6, 7, 69} {
+		w.store, w.index = state.New(), at
+		if err := w.store.Restore(bytes.NewReader(last)); err != nil {
+			t.Fatal(err)
+		}
+		w.restoreSnapshot(files[i])
+		w.wantStatus(ids[i], fleet.ClientPending, "")
+	}
 }
 
 // What was placed after the snapshot, for a job that it has, is not placed once more,
