@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -206,6 +207,41 @@ func TestTimeAcrossReboots(t *testing.T) {
 	}
 }
 
+// TestTimeUntilTheEndOfABootCounts turns a machine off a minute after the last beat. That minute counts after the next
+// boot: the close of the journal has stored it or, if the power was lost, the newest row has.
+func TestTimeUntilTheEndOfABootCounts(t *testing.T) {
+	for name, powerLost := range map[string]bool{"closed": false, "power lost": true} {
+		t.Run(name, func(t *testing.T) {
+			m, path := newMachine(), dbPath(t)
+			cfg := m.journalConfig(path)
+			var lost atomic.Bool
+			cfg.Step = func(label string) error {
+				if lost.Load() && label == journal.StepWriteCheckpoint {
+					return errors.New("power lost")
+				}
+				return nil
+			}
+			j := mustOpen(t, cfg)
+			if err := j.NoteHeartbeat(t.Context(), m.wall.UnixNano()); err != nil {
+				t.Fatal(err)
+			}
+			m.advanceClocks(time.Minute)
+			lost.Store(powerLost)
+			if powerLost {
+				mustRecord(t, j, status(1, fleet.ClientRunning))
+			}
+			mustClose(t, j)
+			m.rebootMachine(boot2, time.Unix(0, 0))
+			m.advanceClocks(30 * time.Second)
+			j = mustOpen(t, m.journalConfig(path))
+			defer mustClose(t, j)
+			if away := j.Away(); away != 90*time.Second {
+				t.Errorf("away is %s, want 1m30s", away)
+			}
+		})
+	}
+}
+
 func TestRelativeMonoGoesOn(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	cfg := m.journalConfig(path)
@@ -331,8 +367,8 @@ func TestSinceWhenTasksRun(t *testing.T) {
 	m.rebootMachine(boot2, m.wall)
 	j = mustOpen(t, m.journalConfig(path))
 	mustRecord(t, j, status(0, fleet.ClientPending))
-	if s, _ := j.State(allocID(0)); len(s.Since) != 0 {
-		t.Errorf("since, after a boot: %v", s.Since)
+	if s, _ := j.State(allocID(0)); len(s.Since) != 0 || len(s.TaskStates) != 2 {
+		t.Errorf("since, after a boot: %v, with the tasks %v", s.Since, s.TaskStates)
 	}
 }
 
