@@ -3,8 +3,10 @@ package link_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -362,6 +364,38 @@ func TestRequests(t *testing.T) {
 		}
 		if !w.isConnected() || len(w.cluster.takeSnapshot().hellos) != 1 {
 			t.Error("requests disturbed the session")
+		}
+	})
+}
+
+// TestStreamsBeyondTheBoundAreEnded opens more streams than an edge serves, and sends a part of a request on each: the
+// edge ends the last one at once, and still waits for the rest of the others.
+func TestStreamsBeyondTheBoundAreEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		frame, err := syncproto.AppendFrame(nil, syncproto.Request{Kind: syncproto.RequestMonitor})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const served = 32
+		for i := range served + 1 {
+			s, err := h.newestConn().Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Write(frame[:1]); err != nil {
+				t.Fatal(err)
+			}
+			if err := s.SetReadDeadline(time.Now().Add(100 * time.Millisecond)); err != nil {
+				t.Fatal(err)
+			}
+			_, err = s.Read(make([]byte, 1))
+			if waits := errors.Is(err, os.ErrDeadlineExceeded); waits != (i < served) {
+				t.Errorf("stream %d: %v", i+1, err)
+			}
 		}
 	})
 }
