@@ -120,6 +120,23 @@ func TestLifecycleOrder(t *testing.T) {
 			m.mustStarts("before/1", "beside/1", "main/1", "after/1", "last/1")
 		})
 	})
+	t.Run("H22 it is stopped, and the last task fails once", func(t *testing.T) {
+		alloc := allHooks(fleet.JobTypeService, "")
+		last := alloc.Job.TaskGroups[0].Task("last")
+		last.Config["exit_code"] = 1
+		last.RestartPolicy = &fleet.RestartPolicy{Attempts: 1, Interval: time.Hour, Delay: 30 * time.Second, Mode: fleet.RestartModeFail}
+		inVirtualTime(t, alloc, func(m *machine) {
+			a := m.startRunner(m.mustRunner())
+			time.Sleep(time.Minute)
+			a.Stop("an operator")
+			begin := time.Now()
+			a.mustEnd()
+			if took := time.Since(begin); took < 50*time.Second {
+				t.Errorf("ended after %v, want two runs of 10 s and the delay of 30 s between them", took)
+			}
+			m.mustStarts("before/1", "beside/1", "main/1", "after/1", "last/1", "last/2")
+		})
+	})
 	t.Run("H22 stopped while it is prepared", func(t *testing.T) {
 		inVirtualTime(t, allHooks(fleet.JobTypeService, ""), func(m *machine) {
 			a := m.startRunner(m.mustRunner())
