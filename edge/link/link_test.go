@@ -82,6 +82,35 @@ func TestUpdatesLeaveAtTheirTicks(t *testing.T) {
 	})
 }
 
+// TestAnswersSendNothingEarly records a row that is not urgent while the hub answers an urgent one: the new row waits for
+// a tick, and does not leave with the answer.
+func TestAnswersSendNothingEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		time.Sleep(5 * time.Second)
+		batches := func() int { return len(w.cluster.takeSnapshot().batches) }
+		const rounds = 20
+		early := 0
+		for i := range rounds {
+			before := batches()
+			w.journal.appendRows(running(i))
+			w.waitUntil(time.Second, "arrive", func() bool { return batches() > before })
+			before = batches()
+			w.journal.appendRows(noise(i))
+			time.Sleep(100 * time.Millisecond) // two round trips
+			early += batches() - before
+			w.waitUntil(3*time.Second, "send", w.isFullySynced)
+			time.Sleep(130 * time.Millisecond)
+		}
+		if early > rounds/2 { // some meet the tick of a second
+			t.Errorf("%d of %d rows left with the answer to another one", early, rounds)
+		}
+	})
+}
+
 func TestReplayInOrderAfterACut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
