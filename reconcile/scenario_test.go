@@ -32,6 +32,27 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
+// TestHashIsOnlyAShortcut decides on allocations of two older versions, with and without the hashes of their versions: one
+// changes the tasks and the other does not.
+func TestHashIsOnlyAShortcut(t *testing.T) {
+	decide := func(hashes bool) string {
+		s := &script{}
+		s.runScriptLines(t, "case\njob env=1\nnode n0..1 ready\nalloc a0 0 n0 running\njob env=2\nalloc a1 1 n1 running\njob touch=1 count=2")
+		for _, id := range []fleet.AllocID{"a0", "a1"} {
+			s.cluster.updateAlloc(id, func(a *fleet.Alloc) {
+				if !hashes {
+					a.JobHash = ""
+				}
+			})
+		}
+		return s.runScriptLines(t, "decide")
+	}
+	with, without := decide(true), decide(false)
+	if with != without || !strings.Contains(with, "destructive 1") || !strings.Contains(with, "in-place 1") {
+		t.Errorf("with hashes\n%s\nwithout\n%s\nwant the same, and a0 alone replaced", with, without)
+	}
+}
+
 func runFile(t *testing.T, file string) {
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -104,6 +125,9 @@ func (s *script) executeCommand(verb string, args []string, out *strings.Builder
 		return s.setNodeWindows(args)
 	case "full":
 		w.full = args[0] == "yes"
+		return nil
+	case "crowded":
+		w.crowded[fleet.NodeID(args[0])] = true
 		return nil
 	case "advance":
 		d, err := time.ParseDuration(args[0])

@@ -27,6 +27,7 @@ type simCluster struct {
 	unsuited map[fleet.NodeID]string
 	windows  map[fleet.NodeID]reconcile.Window // of the newest version; closed until Opens
 	full     bool                              // nothing can be placed
+	crowded  map[fleet.NodeID]bool             // the newest version does not fit there
 
 	deployment *fleet.Deployment // the newest
 
@@ -38,7 +39,7 @@ func newSimCluster() *simCluster {
 	return &simCluster{
 		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
 		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{},
-		windows: map[fleet.NodeID]reconcile.Window{},
+		windows: map[fleet.NodeID]reconcile.Window{}, crowded: map[fleet.NodeID]bool{},
 	}
 }
 
@@ -58,7 +59,7 @@ func (w *simCluster) decisionInput(eval fleet.EvalID) reconcile.Input {
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
 		Suits:  func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
 		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.nodeWindow(n.ID) },
-		Room:   func(a *fleet.Alloc) bool { return !w.full || !a.Terminal() },
+		Room:   func(a *fleet.Alloc) bool { return (!w.full || !a.Terminal()) && !w.crowded[a.NodeID] },
 		NewID:  func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },
 	}
 	for id, at := range w.evals {
