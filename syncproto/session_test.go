@@ -401,6 +401,11 @@ func TestEdgeNoticesSilence(t *testing.T) {
 	if end := ended(s.Tick(130 * time.Second)); end == nil || end.Err.Code != fleet.CodeTimeout {
 		t.Errorf("30 s: %+v", end)
 	}
+	s = edgeInState(t, syncproto.SessionOpen)
+	s.SendHeartbeat(100*time.Second, syncproto.Heartbeat{}) // and no other
+	if end := ended(s.Tick(130 * time.Second)); end == nil || end.Err.Code != fleet.CodeTimeout {
+		t.Errorf("30 s after the only heartbeat: %+v", end)
+	}
 }
 
 func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
