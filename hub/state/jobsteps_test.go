@@ -128,6 +128,11 @@ func TestJobTags(t *testing.T) {
 	if source(0) != "count 1" || source(8) != "count 9" || source(2) != "" {
 		t.Fatalf("sources %q, %q and of a version that is gone %q", source(0), source(8), source(2))
 	}
+	again := &fleet.Submission{Source: "count 9 # with a comment", Format: fleet.FormatHCL2}
+	w.mustApply(state.JobRegister{Job: job("shop", fleet.JobTypeService, 9), Now: w.nowNanos(), Submission: again})
+	if want("8", "7", "6", "5", "4", "3", "1:renamed", "0:golden"); source(8) != again.Source {
+		t.Fatalf("the source of an unchanged job is %q, want the newest, %q", source(8), again.Source)
+	}
 	var saved bytes.Buffer
 	if err := w.store.Persist(&saved); err != nil {
 		t.Fatal(err)
