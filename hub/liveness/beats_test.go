@@ -124,8 +124,7 @@ func TestFollowersForwardInBatches(t *testing.T) {
 				return errNoLeader
 			}
 			batches = append(batches, len(beats))
-			leader.RecordHeartbeats(beats...)
-			return nil
+			return leader.RecordForwarded(beats)
 		})
 		defer runInBackground(t, follower.Run)()
 		beatAll := func() {
