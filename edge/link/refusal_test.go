@@ -276,6 +276,24 @@ func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
 	})
 }
 
+// TestLostJournalOfAnEdgeThatSentNothing: a cluster that has applied no row has no hash either, and the edge continues from
+// its first row.
+func TestLostJournalOfAnEdgeThatSentNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.journal.appendRows(running(0))
+		w.journal.loseAllRows("the database is gone")
+		w.journal.appendRows(running(1))
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		rows := w.cluster.takeSnapshot().rows
+		if last := rows[len(rows)-1]; last.Message != "row 1" || w.journal.Head().First != 1 {
+			t.Errorf("the journal goes on from %d, and the last row is %+v", w.journal.Head().First, last)
+		}
+	})
+}
+
 // TestRowsLostUnderASession: a journal that loses rows during a session sends that session nothing
 // more; the next one asks where to continue.
 func TestRowsLostUnderASession(t *testing.T) {
