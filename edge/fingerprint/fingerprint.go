@@ -4,7 +4,8 @@
 //
 // The machine itself is read once; its address, drivers and devices are read again at each interval. A
 // change counts when two readings in a row have it, so that a loose contact does not send a description
-// every minute. Values that change by themselves (free disk, load, clock rates) are not part of it.
+// every minute. While a driver has changed or is unhealthy, readings are more frequent: tasks wait for its daemon's
+// return. Values that change by themselves (free disk, load, clock rates) are not part of it.
 //
 // It starts no goroutine: Run belongs to the caller. Nothing is stored.
 package fingerprint
@@ -23,7 +24,11 @@ import (
 	"skerry/fleet"
 )
 
-const defaultInterval = time.Minute
+const (
+	defaultInterval = time.Minute
+	// driverInterval is the time to the next reading while a driver has changed or is unhealthy.
+	driverInterval = 10 * time.Second
+)
 
 // Config of a Fingerprinter. DataDir and Log are required.
 type Config struct {
@@ -33,7 +38,7 @@ type Config struct {
 	DataDir  string                    // its disk is measured
 	Drivers  map[string]drivers.Driver // by name
 	Finders  []devices.Finder
-	Interval time.Duration // between readings; 0: a minute
+	Interval time.Duration // between readings, at most; 0: a minute
 	Root     string        // of the file system with /proc, /sys and /etc; "": /
 	// Address returns the address by which others reach this machine; "": none. It is called at each
 	// reading. nil: no address.
@@ -89,16 +94,17 @@ func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 // Run reads the node again at each interval, until ctx ends. It stores a node that two readings in a row have
 // found.
 func (f *Fingerprinter) Run(ctx context.Context) error {
-	ticker := time.NewTicker(f.cfg.Interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(f.cfg.Interval)
+	defer timer.Stop()
 	seen := "" // hash of the last reading, if it differs from the stored one
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-timer.C:
 		}
 		n := f.readNode(ctx)
+		timer.Reset(f.nextInterval(n))
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -112,6 +118,18 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 			seen = ""
 		}
 	}
+}
+
+// nextInterval returns the time from the reading n to the next one.
+func (f *Fingerprinter) nextInterval(n fleet.Node) time.Duration {
+	stored := f.Node().Drivers
+	for name, info := range n.Drivers {
+		before := stored[name]
+		if info.Detected && !info.Healthy || info.Detected != before.Detected || info.Healthy != before.Healthy {
+			return min(driverInterval, f.cfg.Interval)
+		}
+	}
+	return f.cfg.Interval
 }
 
 // Node returns the newest stored node, with DescriptionHash set. Before the first Read it returns the

@@ -1,0 +1,63 @@
+package fingerprint_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/drivers"
+	"skerry/edge/fingerprint"
+	"skerry/fleet"
+)
+
+// daemonDriver is a driver whose daemon may be away.
+type daemonDriver struct {
+	drivers.Driver
+	info atomic.Pointer[fleet.DriverInfo]
+}
+
+func (d *daemonDriver) Fingerprint(context.Context) fleet.DriverInfo { return *d.info.Load() }
+
+// A driver whose daemon hangs or comes back is noticed soon, and one that is away for a moment is not.
+func TestDriverChangesAreSeenSoon(t *testing.T) {
+	healthy := &fleet.DriverInfo{Detected: true, Healthy: true}
+	for name, gone := range map[string]*fleet.DriverInfo{"it hangs": {Detected: true}, "its socket is gone": {}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := &daemonDriver{}
+				d.info.Store(healthy)
+				f := mustNew(t, func(cfg *fingerprint.Config) {
+					cfg.Drivers, cfg.Interval = map[string]drivers.Driver{"docker": d}, time.Minute
+				})
+				mustRead(t, f)
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- f.Run(ctx) }()
+				after := func(wait time.Duration, info *fleet.DriverInfo, want bool) {
+					t.Helper()
+					d.info.Store(info)
+					time.Sleep(wait)
+					synctest.Wait()
+					if got := f.Node().Drivers["docker"].Healthy; got != want {
+						t.Errorf("healthy is %v at %s, want %v", got, time.Now().Format(time.TimeOnly), want)
+					}
+				}
+				after(61*time.Second, gone, true) // one reading has seen it
+				after(5*time.Second, healthy, true)
+				after(50*time.Second, healthy, true)
+				after(71*time.Second, gone, false)
+				after(71*time.Second, healthy, true)
+				if gone.Detected { // readings are frequent while it is unhealthy
+					after(71*time.Second, gone, false)
+					after(21*time.Second, healthy, true)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+		})
+	}
+}
