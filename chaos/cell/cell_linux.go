@@ -126,6 +126,10 @@ func wait(run int) (code int, err error) {
 	}
 }
 
+// ownFolders are folders of the cell alone: the names of network namespaces, and what runtimes of containers note,
+// which would outlive the cell elsewhere.
+var ownFolders = []string{"netns", "containerd", "runc", "crun"}
+
 // furnish sets up the cell: its own /proc, its own directory of network namespaces, and a loopback
 // device. It returns an error unless this is the first process of a PID namespace.
 func furnish() error {
@@ -138,12 +142,14 @@ func furnish() error {
 	if err := unix.Mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 		return fmt.Errorf("mount /proc in the cell: %w", err)
 	}
-	names := filepath.Join("/run", "netns")
-	if err := os.MkdirAll(names, 0o755); err != nil {
-		return err
-	}
-	if err := unix.Mount("tmpfs", names, "tmpfs", 0, "mode=0755"); err != nil {
-		return fmt.Errorf("mount %s in the cell: %w", names, err)
+	for _, name := range ownFolders {
+		dir := filepath.Join("/run", name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "mode=0755"); err != nil {
+			return fmt.Errorf("mount %s in the cell: %w", dir, err)
+		}
 	}
 	if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return fmt.Errorf("give the cell a loopback device: %w: %s", err, out)

@@ -17,11 +17,14 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"skerry/chaos/clock"
 	"skerry/chaos/disk"
 	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/schedule"
+	"skerry/drivers/docker/dockertest"
 )
 
 // Ports of every member; each member has its own address.
@@ -51,6 +54,11 @@ type Config struct {
 	// for which Clock returns true. "": all members run HubBinary and EdgeBinary.
 	Clocked string
 	Clock   func(name string) bool
+	// Daemon returns the configuration of the container daemon of edge n, from 1, without its Dir and Log; an empty
+	// Name: the edge has none. nil: no edge has one.
+	Daemon func(n int) dockertest.Config
+	// Image is the name of an image of busybox that each daemon gets. Daemons need it.
+	Image string
 	// LocalHTTP makes hubs serve HTTP on 127.0.0.1 of their network namespace, and otherwise
 	// on the address that they bind.
 	LocalHTTP bool
@@ -84,6 +92,18 @@ func (c *Cluster) startMembers(ctx context.Context) error {
 	}
 	for i := range c.cfg.Edges {
 		if err := c.addEdge(i); err != nil {
+			return err
+		}
+	}
+	starting, ctx := errgroup.WithContext(ctx)
+	for _, e := range c.Edges {
+		starting.Go(func() error { return e.StartDaemon(ctx) })
+	}
+	if err := starting.Wait(); err != nil {
+		return err
+	}
+	for _, e := range c.Edges {
+		if err := e.Start(); err != nil {
 			return err
 		}
 	}
@@ -131,18 +151,42 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	return h.AwaitReady(ctx)
 }
 
-// addEdge makes edge number i, from 0, and starts its agent.
+// addEdge makes edge number i, from 0, and starts nothing.
 func (c *Cluster) addEdge(i int) error {
 	var flags []string
 	if c.cfg.EdgeFlagsOf != nil {
 		flags = c.cfg.EdgeFlagsOf(i + 1)
 	}
-	e, err := c.NewEdge(schedule.EdgeName(i+1), flags...)
+	name := schedule.EdgeName(i + 1)
+	daemon, err := c.makeDaemon(name, i+1)
 	if err != nil {
 		return err
 	}
+	if daemon != nil {
+		flags = append(slices.Clone(flags), "--"+daemon.Name+"-socket", daemon.Socket, "--docker-volumes")
+	}
+	e, err := c.NewEdge(name, flags...)
+	if err != nil {
+		return err // the daemon has not been started
+	}
+	e.Daemon, e.image = daemon, c.cfg.Image
 	c.Edges = append(c.Edges, e)
-	return e.Start()
+	return nil
+}
+
+// makeDaemon makes the container daemon of edge n. It lies beside the edge's data, on the machine's own disk. nil:
+// the edge has none.
+func (c *Cluster) makeDaemon(name string, n int) (*dockertest.Daemon, error) {
+	if c.cfg.Daemon == nil {
+		return nil, nil
+	}
+	cfg := c.cfg.Daemon(n)
+	if cfg.Name == "" {
+		return nil, nil
+	}
+	cfg.Dir = filepath.Join(c.cfg.Dir, name+".d")
+	cfg.Log = cfg.Dir + ".log"
+	return dockertest.New(cfg)
 }
 
 // NewEdge returns an edge of that name with extra flags and its own place in the network. The agent

@@ -2,11 +2,14 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
+	"syscall"
 
 	"skerry/chaos/clock"
 	"skerry/chaos/proc"
+	"skerry/drivers/docker/dockertest"
 	"skerry/edge/local"
 	"skerry/fleet"
 )
@@ -17,6 +20,9 @@ type Edge struct {
 	Flags []string   // flags of this edge alone
 	Clock clock.File // file that moves its clock; "": the clock cannot be moved
 	boot  int        // guarded by mu: number of the current boot
+	// Daemon runs containers on the machine; nil: nothing does.
+	Daemon *dockertest.Daemon
+	image  string // the name of an image of busybox that Daemon has
 }
 
 // BootEnv is the environment variable that gives an agent its boot id in place of the kernel.
@@ -41,26 +47,59 @@ func (e *Edge) PowerCut() error {
 	return e.Disk.PowerCut(e.killAllProcesses)
 }
 
-// killAllProcesses kills the agent and all processes below its data directory.
+// killAllProcesses kills the agent, all processes below its data directory, and the containers with their daemon.
 func (e *Edge) killAllProcesses() error {
 	e.Kill()
-	return proc.KillBelow(e.Dir)
+	if err := proc.KillBelow(e.Dir); err != nil {
+		return err
+	}
+	return e.killContainers()
 }
 
-// Shutdown stops the agent gracefully, and then kills its tasks.
+// killContainers kills the container daemon and its containers.
+func (e *Edge) killContainers() error {
+	if e.Daemon == nil {
+		return nil
+	}
+	return e.Daemon.CutPower()
+}
+
+// Shutdown stops the agent gracefully, and then kills its tasks and stops the container daemon.
 func (e *Edge) Shutdown() error {
 	if err := e.Stop(); err != nil {
 		return err
 	}
-	return proc.KillBelow(e.Dir)
+	if err := proc.KillBelow(e.Dir); err != nil {
+		return err
+	}
+	if e.Daemon != nil {
+		e.Daemon.Stop(syscall.SIGTERM)
+	}
+	return e.killContainers()
 }
 
-// Boot starts the agent in a new boot of the machine, which must be off.
+// Boot starts the agent in a new boot of the machine, which must be off, and then the container daemon: the agent
+// has to find it later.
 func (e *Edge) Boot() error {
 	e.mu.Lock()
 	e.boot++
 	e.mu.Unlock()
-	return e.Start()
+	if err := e.Start(); err != nil {
+		return err
+	}
+	return e.StartDaemon(context.Background())
+}
+
+// StartDaemon starts the container daemon unless it runs, waits until it answers, and gives it the image if it has
+// none. It does nothing for an edge without one.
+func (e *Edge) StartDaemon(ctx context.Context) error {
+	if e.Daemon == nil {
+		return nil
+	}
+	if err := e.Daemon.Start(ctx); err != nil {
+		return err
+	}
+	return e.Daemon.ImportBusybox(ctx, e.image)
 }
 
 // Reboot calls PowerCut and then Boot.
@@ -71,9 +110,13 @@ func (e *Edge) Reboot() error {
 	return e.Boot()
 }
 
-// Scrap kills all processes of the edge and unmounts its disk. The edge cannot be used again.
+// Scrap kills all processes of the edge, removes its container daemon and unmounts its disk. The edge cannot be used again.
 func (e *Edge) Scrap() error {
-	if err := e.killAllProcesses(); err != nil {
+	err := e.killAllProcesses()
+	if e.Daemon != nil {
+		err = errors.Join(err, e.Daemon.Remove())
+	}
+	if err != nil {
 		return err
 	}
 	return e.detachDisk()

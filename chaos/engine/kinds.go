@@ -53,7 +53,15 @@ var kinds = map[schedule.Kind]kind{
 	schedule.Clone:       {onEdges(callPlatform(Platform.CloneEdge)), []check.Effect{check.Clones, check.Halts}},
 	schedule.CrashLoop:   {onEdges(callPlatform(Platform.CrashTasks)), []check.Effect{check.EndsTasks}},
 	schedule.DriverDead:  {onEdges(callPlatform(Platform.KillDriver)), []check.Effect{check.EndsTasks}},
-	schedule.Drain:       {onEdges(drainEdge), nil},
+
+	schedule.DaemonKill:      {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+	schedule.DaemonPause:     {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+	schedule.DaemonRestart:   {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+	schedule.ContainersLost:  {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+	schedule.ContainerKill:   {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+	schedule.ContainerRemove: {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
+
+	schedule.Drain: {onEdges(drainEdge), nil},
 }
 
 // effectsOf returns the effects of a kind of fault on this platform.

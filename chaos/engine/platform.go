@@ -62,6 +62,8 @@ type Platform interface {
 	// CrashTasks makes an edge's tasks fail soon after each start.
 	CrashTasks(ctx context.Context, edge string, f schedule.Fault) (Active, error)
 	KillDriver(ctx context.Context, edge string, f schedule.Fault) (Active, error)
+	// BreakDaemon does to an edge's container daemon, or to its containers, what the fault's kind says.
+	BreakDaemon(ctx context.Context, edge string, f schedule.Fault) (Active, error)
 }
 
 // ErrUnsupported is the error of a platform that cannot inject a kind of fault.

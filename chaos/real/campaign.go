@@ -19,6 +19,7 @@ import (
 	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/chaos/schedule"
+	"skerry/drivers/docker/dockertest"
 )
 
 // Campaign plays one scenario, or drawn schedules one after the other, on a fleet of real
@@ -40,10 +41,13 @@ type CampaignConfig struct {
 	Kinds    []schedule.Kind // kinds of fault; nil: all that are possible on the ground
 	Disks    bool            // each member has its own disk
 	Clocked  string          // program with the commands hub and edge, whose clocks can be moved and whose hub exports applied entries; "": none
-	Report   string          // directory for history and report; "": none are written
-	Name     string          // name of the history; "": made from the seed
-	Repeat   string          // the command that repeats the run
-	Versions map[string]string
+	// Containers are the drivers of containers that jobs may have, docker and podman. Each edge gets a daemon of one
+	// of them. nil: none.
+	Containers []string
+	Report     string // directory for history and report; "": none are written
+	Name       string // name of the history; "": made from the seed
+	Repeat     string // the command that repeats the run
+	Versions   map[string]string
 }
 
 // campaignRun is the state of a running Campaign.
@@ -98,12 +102,15 @@ func (p CampaignConfig) hasMovableClock(name string) bool {
 // it returns; the files in Dir stay.
 func (p Campaign) Run(ctx context.Context) error {
 	if p.Scenario != nil {
-		if err := checkPlayable(*p.Scenario); err != nil {
+		if err := checkPlayable(*p.Scenario, p.Containers); err != nil {
 			return fmt.Errorf("play the scenario on real processes: %w", err)
 		}
 		p.Hubs, p.Edges, p.Seed = len(p.Scenario.Topology.Hubs), len(p.Scenario.Topology.Edges), p.Scenario.Seed
 	}
 	p.printLine("%d hubs, %d edges, %s, seed %d, files in %s", p.Hubs, p.Edges, p.lengthText(), p.Seed, p.Dir)
+	if len(p.Containers) > 0 {
+		p.printLine("edges have container daemons in turn: %s", strings.Join(p.Containers, ", "))
+	}
 	return p.runOnFleet(ctx, p.clusterConfig(), func(st *fleetRun) error {
 		s, err := newCampaignRun(st, p.CampaignConfig)
 		if err != nil {
@@ -114,8 +121,9 @@ func (p Campaign) Run(ctx context.Context) error {
 	})
 }
 
-// checkPlayable returns an error if the scenario uses something that works in virtual time only.
-func checkPlayable(s schedule.Schedule) error {
+// checkPlayable returns an error if the scenario uses something that works in virtual time only, or a driver of
+// containers that is not among those of this machine.
+func checkPlayable(s schedule.Schedule, containers []string) error {
 	if len(s.Topology.Pools) > 0 {
 		return errors.New("node pools are supported in virtual time only")
 	}
@@ -125,6 +133,9 @@ func checkPlayable(s schedule.Schedule) error {
 		}
 	}
 	for _, j := range s.Jobs {
+		if j.Driver != "" && !slices.Contains(containers, j.Driver) {
+			return fmt.Errorf("job %s: %s cannot run here: %w", j.ID, j.Driver, dockertest.Missing(j.Driver))
+		}
 		if j.Task != (schedule.Script{RunFor: j.Task.RunFor}) || j.Cores+j.Devices > 0 {
 			return fmt.Errorf("job %s: real tasks support only run_for of a task's script, and neither cores nor devices", j.ID)
 		}
@@ -185,6 +196,9 @@ func (p CampaignConfig) clusterConfig() cluster.Config {
 			return disk.Make(dir+".img", dir, size)
 		}
 	}
+	if len(p.Containers) > 0 {
+		c.Daemon, c.Image = p.daemonOf, campaignImage
+	}
 	// All hubs export: each one has exported an entry before it acknowledges it.
 	c.Clocked, c.Clock = p.Clocked, p.hasMovableClock
 	return c
@@ -241,12 +255,12 @@ func (s *campaignRun) nextSchedule(number int) (plan schedule.Schedule, more boo
 	}
 	if s.Rounds > 0 {
 		plan = s.drawRound(number)
-		addWork(&plan, workEvery/4) // at least once in most rounds
+		addWork(&plan, workEvery/4, s.Containers) // at least once in most rounds
 		return plan, number <= s.Rounds
 	}
 	left := s.For - time.Since(s.began)
 	plan = s.drawPhaseFaults(number, min(phaseLength, max(left-quietShare, minPhaseLength/2)))
-	addWork(&plan, workEvery)
+	addWork(&plan, workEvery, s.Containers)
 	return plan, left >= minPhaseLength || number == 1
 }
 
@@ -294,7 +308,7 @@ func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) 
 	s.mu.Lock()
 	s.playing = time.Now()
 	s.mu.Unlock()
-	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsedTime, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJob}
+	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsedTime, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJobsOf(plan)}
 	for _, h := range s.fleet.Hubs {
 		s.users.Hubs = append(s.users.Hubs, h.Hub)
 	}

@@ -30,7 +30,7 @@ func TestStorm(t *testing.T) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	report := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "faults",
-		"--for", "30s", "--seed", "1", "--edges", "3", "--kinds", stormKinds, "--dir", dir, "--report", report)
+		"--for", "30s", "--seed", "1", "--edges", "3", "--no-containers", "--kinds", stormKinds, "--dir", dir, "--report", report)
 	said, err := cmd.CombinedOutput()
 	if err != nil || !bytes.Contains(said, []byte("quiet after")) {
 		t.Fatalf("a storm: %v\n%s", err, said)
@@ -60,7 +60,7 @@ func TestKilledStormLeavesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	cmd := exec.Command(filepath.Join(bin, "skerry-chaos"), "run", "faults", "--for", "10m", "--seed", "1", "--edges", "2", "--dir", dir)
+	cmd := exec.Command(filepath.Join(bin, "skerry-chaos"), "run", "faults", "--for", "10m", "--seed", "1", "--edges", "2", "--no-containers", "--dir", dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

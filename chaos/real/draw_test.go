@@ -29,7 +29,7 @@ func TestAJumpIsSeen(t *testing.T) {
 func TestStormJobsAreValid(t *testing.T) {
 	kinds := map[string]bool{}
 	for _, edges := range []int{1, 5} {
-		for _, j := range real.CampaignJobs(3, edges) {
+		for _, j := range real.CampaignJobs(3, edges, "docker", "podman") {
 			if err := validate.Job(j).Err(); err != nil {
 				t.Errorf("job %s: %v", j.ID, err)
 			}
@@ -37,6 +37,7 @@ func TestStormJobsAreValid(t *testing.T) {
 			for kind, is := range map[string]bool{
 				"canaries": u != nil && u.Canary > 0 && !u.AutoPromote, "sites": u != nil && u.MaxUnavailablePerSite > 0,
 				"everywhere": j.Type == fleet.JobTypeSystem, "periodic": j.IsPeriodic(), "parameterized": j.IsParameterized(),
+				"docker": j.TaskGroups[0].Tasks[0].Driver == "docker", "podman": j.TaskGroups[0].Tasks[0].Driver == "podman",
 			} {
 				kinds[kind] = kinds[kind] || is
 			}

@@ -24,14 +24,16 @@ func (s *stalls) Take() time.Duration       { return s.takeLongestStall() }
 var Stalled = stalled
 
 // CampaignJobs are all jobs of a storm, as they are registered first.
-func CampaignJobs(hubs, edges int) (jobs []*fleet.Job) {
+func CampaignJobs(hubs, edges int, containers ...string) (jobs []*fleet.Job) {
 	s := &campaignRun{fleetRun: &fleetRun{starts: "starts"}, CampaignConfig: CampaignConfig{Hubs: hubs, Edges: edges}}
-	for _, j := range campaignJobs(edges) {
+	drawn := campaignJobs(edges)
+	drawDrivers(1, drawn, containers)
+	for _, j := range drawn {
 		spec, err := j.Spec()
 		if err != nil {
 			panic(err)
 		}
-		s.adaptJob(spec)
+		s.adaptJob(spec, j.Driver)
 		jobs = append(jobs, spec)
 	}
 	return jobs

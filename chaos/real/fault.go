@@ -115,6 +115,7 @@ func (s *campaignRun) possibleKinds() []schedule.Kind {
 		info, _ := k.Info()
 		unwanted := wanted != nil && !slices.Contains(wanted, k)
 		cannot := !s.Disks && s.Rounds == 0 && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
+		cannot = cannot || len(s.Containers) == 0 && slices.Contains(needDaemons, k)
 		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)
 		return info.Clock&schedule.Real == 0 || unwanted || cannot || few
 	})

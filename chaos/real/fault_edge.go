@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"skerry/chaos/check"
@@ -87,7 +88,9 @@ const firstBack = 15 * time.Second
 // is that the cluster fenced the clone. No clone starts if the first machine does not reconnect.
 func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) (engine.Active, error) {
 	first := p.s.fleet.Edge(name)
-	second, err := p.s.fleet.NewEdge(p.s.cloneName(), first.Flags...)
+	// The second machine has no container daemon: it must not use the first one's.
+	none := filepath.Join(p.s.Dir, "no.sock")
+	second, err := p.s.fleet.NewEdge(p.s.cloneName(), append(slices.Clone(first.Flags), "--docker-socket", none, "--podman-socket", none)...)
 	if err != nil {
 		return engine.Active{}, err
 	}

@@ -82,11 +82,30 @@ func campaignJobs(edges int) []userJob {
 	return append(jobs, userJob{Job: schedule.Job{ID: "errand", HCL: errand}})
 }
 
-// addWork adds the campaign's jobs to a schedule, and draws the users' steps: a change about every
-// `every`, promotions of canaries, and dispatches.
-func addWork(plan *schedule.Schedule, every time.Duration) {
+// containerJobs is the number of a campaign's jobs that run in containers: starting one takes a second of a processor.
+const containerJobs = 3
+
+// drawDrivers gives some jobs the driver docker or podman: each of `containers` to one job, and then in turn.
+func drawDrivers(seed uint64, jobs []userJob, containers []string) {
+	if len(containers) == 0 {
+		return
+	}
+	rng := rand.New(rand.NewPCG(seed, 0xc047))
+	drawn := 0
+	for _, i := range rng.Perm(len(jobs)) {
+		if drawn < containerJobs && jobs[i].HCL == "" {
+			jobs[i].Driver = containers[drawn%len(containers)]
+			drawn++
+		}
+	}
+}
+
+// addWork adds the campaign's jobs to a schedule, draws which of them run in containers, and draws the users' steps:
+// a change about every `every`, promotions of canaries, and dispatches.
+func addWork(plan *schedule.Schedule, every time.Duration, containers []string) {
 	rng := rand.New(rand.NewPCG(plan.Seed, 0x0b5))
 	jobs := campaignJobs(len(plan.Topology.Edges))
+	drawDrivers(plan.Seed, jobs, containers)
 	for _, j := range jobs {
 		plan.Jobs = append(plan.Jobs, j.Job)
 	}
@@ -132,17 +151,26 @@ func drawAround(rng *rand.Rand, d time.Duration) time.Duration {
 }
 
 // taskScript is the shell script of a task. It records its start with the name of its edge, and runs
-// for LASTS seconds. If CrashTasks has marked the edge, it fails after the time in the mark.
-const taskScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${e%%/*}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
+// for LASTS seconds. In a container, EDGE is the name of its edge. If CrashTasks has marked the edge, it fails after the time in the mark.
+const taskScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${EDGE:-${e%%/*}}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
 if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
 exec sleep "$LASTS"`
 
 // forever is the run time of tasks that do not end by themselves.
 const forever = 24 * time.Hour
 
+// adaptJobsOf returns the function that makes the jobs of a schedule real ones.
+func (s *campaignRun) adaptJobsOf(plan schedule.Schedule) func(*fleet.Job) {
+	return func(job *fleet.Job) {
+		j, _ := plan.Job(job.ID)
+		s.adaptJob(job, j.Driver)
+	}
+}
+
 // adaptJob replaces the simulated tasks of a job by real ones with taskScript, with restart and
-// update times of seconds. It leaves groups without simulated tasks unchanged.
-func (s *campaignRun) adaptJob(job *fleet.Job) {
+// update times of seconds. They are processes, or containers if a driver is named. It leaves groups without
+// simulated tasks unchanged.
+func (s *campaignRun) adaptJob(job *fleet.Job, driver string) {
 	for i := range job.TaskGroups {
 		group := &job.TaskGroups[i]
 		task := &group.Tasks[0]
@@ -170,8 +198,22 @@ func (s *campaignRun) adaptJob(job *fleet.Job) {
 			env[name] = value
 		}
 		task.Env = env
+		if driver != "" {
+			s.containTask(task, driver)
+		}
 	}
 	validate.FillDefaults(job)
+}
+
+// containTask makes a container of a task. It sees the folders of the run in which tasks write and look for
+// marks, and the name of its edge by a variable: its own folders tell it nothing.
+func (s *campaignRun) containTask(task *fleet.Task, driver string) {
+	task.Driver = driver
+	task.Env["EDGE"] = "${node.unique.name}"
+	task.Config = map[string]any{
+		"image": campaignImage, "command": "/bin/sh", "args": []any{"-c", taskScript}, "network_mode": "none",
+		"volumes": []any{s.starts + ":" + s.starts, s.crashDir() + ":" + s.crashDir()},
+	}
 }
 
 // describeSteps returns the numbers of acknowledged steps by verb as text: "3 scale, 1 stop".

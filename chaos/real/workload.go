@@ -47,7 +47,7 @@ func workload(id fleet.JobID, count int, starts string) *fleet.Job {
 }
 
 // processes returns the number of live processes of each task on an edge. It counts only the leaders
-// of process groups, and no supervisors.
+// of process groups, no supervisors, and of a container its first process.
 func processes(e *cluster.Edge) (map[check.TaskKey]int, error) {
 	pids, err := taskPids(e)
 	if err != nil {
@@ -77,7 +77,18 @@ func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 			live[task] = append(live[task], pid)
 		}
 	}
-	return live, nil
+	if e.Daemon == nil {
+		return live, nil
+	}
+	contained, err := e.Daemon.FirstProcesses()
+	for _, pid := range contained {
+		// A runtime that is just making the container has no such variables.
+		if env, err := proc.Environ(pid); err == nil && env["NOMAD_ALLOC_ID"] != "" {
+			task := check.TaskKey{Alloc: fleet.AllocID(env["NOMAD_ALLOC_ID"]), Task: env["NOMAD_TASK_NAME"]}
+			live[task] = append(live[task], pid)
+		}
+	}
+	return live, err
 }
 
 // cloneName is the prefix of the names of clones. Starts of tasks on clones do not count.

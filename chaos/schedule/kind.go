@@ -42,6 +42,13 @@ const (
 	CrashLoop   Kind = "crash-loop"   // tasks end soon after each start
 	DriverDead  Kind = "driver-dead"  // every call of a driver fails
 
+	DaemonKill      Kind = "daemon-kill"      // the container daemon of an edge gets SIGKILL
+	DaemonPause     Kind = "daemon-pause"     // the container daemon is stopped (SIGSTOP) and continued
+	DaemonRestart   Kind = "daemon-restart"   // the container daemon is stopped gracefully and started
+	ContainersLost  Kind = "containers-lost"  // the container daemon comes back without containers and images
+	ContainerKill   Kind = "container-kill"   // the containers of an edge get SIGKILL
+	ContainerRemove Kind = "container-remove" // the containers of an edge are removed
+
 	Drain Kind = "drain" // a user drains an edge, and makes it eligible again afterwards
 )
 
@@ -109,6 +116,7 @@ const (
 	ClaimAgent  Claim = "agent"   // the edge's process
 	ClaimDisk   Claim = "disk"
 	ClaimDriver Claim = "driver"
+	ClaimDaemon Claim = "daemon" // the container daemon
 	ClaimClock  Claim = "clock"
 	ClaimWork   Claim = "work" // the node's eligibility for new allocations
 	// ClaimHub is a whole hub: every fault of a hub claims it. At any time fewer than

@@ -170,6 +170,36 @@ var kindTable = []Info{
 		Doc: "the driver answers nothing but errors; what runs goes on",
 	},
 	{
+		Kind: DaemonKill, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Real,
+		Takes: []Claim{ClaimDaemon}, After: memberRecovery,
+		Shown: []Kind{EdgeKill, EdgeReboot, PowerCut}, Drawn: Span{time.Second, 3 * time.Minute}, Weight: 4,
+		Doc: "SIGKILL of the container daemon, not of its containers; started again when the time is over",
+	},
+	{
+		Kind: DaemonPause, At: AtEdge, Lasting: Lasts, Shortest: time.Second, Longest: time.Hour, Clock: Real,
+		Takes: []Claim{ClaimDaemon}, After: memberRecovery,
+		Shown: []Kind{EdgeKill, EdgeRestart}, Drawn: Span{10 * time.Second, 3 * time.Minute}, Weight: 3,
+		Doc: "the container daemon stands still (SIGSTOP) and goes on as if nothing had been; its containers run",
+	},
+	{
+		Kind: DaemonRestart, At: AtEdge, Lasting: MayLast, Longest: longest, Clock: Real,
+		Takes: []Claim{ClaimDaemon}, After: memberRecovery, Drawn: Span{time.Second, 2 * time.Minute}, Weight: 3,
+		Doc: "the container daemon is stopped in good order; started again when the time is over",
+	},
+	{
+		Kind: ContainersLost, At: AtEdge, Lasting: Instant, Clock: Real,
+		Takes: []Claim{ClaimDaemon}, After: memberRecovery, Weight: 2,
+		Doc: "the container daemon is killed with its containers, and comes back without them",
+	},
+	{
+		Kind: ContainerKill, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, Weight: 3,
+		Doc: "somebody kills its containers (SIGKILL)",
+	},
+	{
+		Kind: ContainerRemove, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, Weight: 3,
+		Doc: "somebody removes its containers by force",
+	},
+	{
 		Kind: Drain, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest,
 		Params: []Param{deadlineParam, systemParam}, Clock: Both, Takes: []Claim{ClaimWork}, Apart: []Kind{Restore, Clone},
 		Drawn: Span{2 * time.Minute, 8 * time.Minute},

@@ -98,6 +98,7 @@ type Job struct {
 	Every       time.Duration           `yaml:"every,omitempty"`  // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
 	Task        Script                  `yaml:",inline"`
+	Driver      string                  `yaml:"driver,omitempty"` // docker or podman, on real processes; "": the usual one of the run
 	Disconnect  *fleet.Disconnect       `yaml:"disconnect,omitempty"`
 	Restart     *fleet.RestartPolicy    `yaml:"restart,omitempty"`
 	Reschedule  *fleet.ReschedulePolicy `yaml:"reschedule,omitempty"`

@@ -61,6 +61,9 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 	if max(j.Ports, j.Cores, j.Devices) > mostClaims {
 		ps.add(PartJob, i, "ports, cores and devices are 0 to %d each", mostClaims)
 	}
+	if !slices.Contains([]string{"", "docker", "podman"}, j.Driver) {
+		ps.addWithHint(PartJob, i, "driver: docker", "a driver is docker or podman, or left out, not %q", j.Driver)
+	}
 	t := j.Task
 	if t.ExitCode < 0 || t.ExitCode > 255 {
 		ps.add(PartJob, i, "exit_code is 0 to 255, not %d", t.ExitCode)

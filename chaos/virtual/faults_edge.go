@@ -89,6 +89,11 @@ func (r *run) PauseEdge(context.Context, string, schedule.Fault) (engine.Active,
 	return engine.Active{}, engine.ErrUnsupported
 }
 
+// BreakDaemon returns engine.ErrUnsupported: containers are real.
+func (r *run) BreakDaemon(context.Context, string, schedule.Fault) (engine.Active, error) {
+	return engine.Active{}, engine.ErrUnsupported
+}
+
 // DataDir returns the path of an edge's data directory.
 func (r *run) DataDir(name string) string { return r.c.Edge(name).Dir }
 

@@ -88,6 +88,11 @@ func (p Play) Run(ctx context.Context) (Outcome, error) {
 
 // openRun sleeps until the epoch and begins the run's history. It starts no cluster.
 func (p Play) openRun() (*run, error) {
+	for _, j := range p.Schedule.Jobs {
+		if j.Driver != "" {
+			return nil, fmt.Errorf("play job %s: its driver %s is supported on real processes only", j.ID, j.Driver)
+		}
+	}
 	limits := p.monitorLimits()
 	r := &run{
 		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule),

@@ -47,10 +47,14 @@ func (s *runFlags) campaignCommand(use, short string, cfg *real.CampaignConfig, 
 func faultsCommand(s *runFlags) *cobra.Command {
 	var cfg real.CampaignConfig
 	var kinds []string
+	var noContainers bool
 	c := s.campaignCommand("faults", "Break everything at random on real processes, for long, and judge it all the while", &cfg,
 		func() (err error) {
 			if cfg.Hubs < 1 || cfg.Edges < 1 || cfg.For <= 0 {
 				return errors.New("a run needs some time, a hub and an edge")
+			}
+			if !noContainers {
+				cfg.Containers = real.ContainerDrivers()
 			}
 			cfg.Kinds, err = kindsOf(kinds)
 			return err
@@ -60,6 +64,7 @@ func faultsCommand(s *runFlags) *cobra.Command {
 	f.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
 	f.IntVar(&cfg.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&cfg.Edges, "edges", 5, "number of edges")
+	f.BoolVar(&noContainers, "no-containers", false, "do without container daemons, their tasks and their faults (only root can have them, where dockerd or podman is installed)")
 	f.StringSliceVar(&kinds, "kinds", nil, "kinds of fault, a list with commas (default: all that can be done here)")
 	return c
 }
@@ -72,6 +77,9 @@ func scenarioCommand(s *runFlags) *cobra.Command {
 		func() error {
 			plan, err := virtual.ReadSchedule(c.Flags().Arg(0))
 			cfg.Scenario = &plan
+			if real.UsesContainers(plan) {
+				cfg.Containers = real.ContainerDrivers()
+			}
 			return err
 		})
 	c.Args = cobra.ExactArgs(1)

@@ -62,6 +62,20 @@ func (d *Daemon) Import(ctx context.Context, image string, files []byte, changes
 	return nil
 }
 
+// ImportBusybox gives the daemon an image of busybox, unless it has one of that name.
+func (d *Daemon) ImportBusybox(ctx context.Context, image string) error {
+	if _, err := d.client.ImageInspect(ctx, image); err == nil {
+		return nil
+	} else if !errdefs.IsNotFound(err) {
+		return fmt.Errorf("look for image %s in %s: %w", image, d.Name, err)
+	}
+	files, err := Busybox("")
+	if err != nil {
+		return err
+	}
+	return d.Import(ctx, image, files)
+}
+
 // RemoveContainers removes all containers, those that run too, and returns their number.
 func (d *Daemon) RemoveContainers(ctx context.Context) (removed int, err error) {
 	err = d.forEachContainer(ctx, func(id string) error {

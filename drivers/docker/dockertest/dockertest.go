@@ -7,6 +7,7 @@
 package dockertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,10 @@ type Config struct {
 	// Registry is the address of a registry that Podman may use without TLS; "": none. Docker may use each one on
 	// the loopback interface.
 	Registry string
+	// LiveRestore lets Docker's containers outlive the daemon's death and restart, as Podman's always do.
+	LiveRestore bool
+	// Log is the path of the file with the daemon's output, which Remove keeps; "": one in Dir.
+	Log string
 }
 
 // Daemon is a real daemon. Its methods may be called from any goroutine.
@@ -84,6 +89,8 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	for name, content := range map[string]string{
 		"registries.conf": registries,
+		// Locks in shared memory belong to all Podmans of the machine, and each one's first start frees them all.
+		"containers.conf": "[engine]\nlock_type = \"file\"\n",
 		"containerd.toml": "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n",
 	} {
 		if err := os.WriteFile(filepath.Join(cfg.Dir, name), []byte(content), 0o600); err != nil {
@@ -99,11 +106,15 @@ func New(cfg Config) (*Daemon, error) {
 
 // dockerArgs returns the command line of dockerd, which makes no network.
 func (d *Daemon) dockerArgs() []string {
-	return []string{
+	args := []string{
 		"dockerd", "-H", "unix://" + d.Socket, "--data-root", filepath.Join(d.Dir, "data"), "--exec-root", filepath.Join(d.Dir, "exec"),
 		"--pidfile", filepath.Join(d.Dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false",
 		"--containerd", filepath.Join(d.Dir, "c.sock"),
 	}
+	if d.LiveRestore {
+		args = append(args, "--live-restore")
+	}
+	return args
 }
 
 // podmanArgs returns the command line of Podman's API service.
@@ -183,7 +194,7 @@ func (d *Daemon) startProcesses() (err error) {
 }
 
 // LogFile returns the path of the file with the daemon's output.
-func (d *Daemon) LogFile() string { return filepath.Join(d.Dir, "log") }
+func (d *Daemon) LogFile() string { return cmp.Or(d.Log, filepath.Join(d.Dir, "log")) }
 
 // Runs reports whether the daemon's process runs or is stopped.
 func (d *Daemon) Runs() bool {
@@ -203,7 +214,7 @@ func (d *Daemon) Signal(sig syscall.Signal) error {
 }
 
 // Stop ends the daemon's process by a signal, waits for its end, and kills it if it does not end in time. Podman's
-// containers live on, and Docker's until the daemon starts again.
+// containers live on, and with LiveRestore Docker's too. Without it, Docker ends them when it stops, or starts again.
 func (d *Daemon) Stop(sig syscall.Signal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

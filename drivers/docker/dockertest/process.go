@@ -28,7 +28,8 @@ func (d *Daemon) startProcess(args []string) (*process, error) {
 	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(d.Dir, "registries.conf"))
+	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(d.Dir, "registries.conf"),
+		"CONTAINERS_CONF="+filepath.Join(d.Dir, "containers.conf"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", args[0], err)
@@ -62,7 +63,8 @@ func (p *process) endBySignal(sig syscall.Signal) {
 	if p == nil {
 		return
 	}
-	_ = p.cmd.Process.Signal(sig) // it may be gone already
+	_ = p.cmd.Process.Signal(sig)             // it may be gone already
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a stopped process heeds no other signal than SIGKILL
 	select {
 	case <-p.ended:
 	case <-time.After(stopTimeout):
@@ -76,6 +78,11 @@ func (p *process) endBySignal(sig syscall.Signal) {
 func (d *Daemon) CutPower() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.killWithContainers()
+}
+
+// killWithContainers does the work of CutPower. The caller holds mu.
+func (d *Daemon) killWithContainers() error {
 	d.main.endBySignal(syscall.SIGKILL)
 	d.containerd.endBySignal(syscall.SIGKILL)
 	d.main, d.containerd = nil, nil
@@ -85,17 +92,47 @@ func (d *Daemon) CutPower() error {
 	if err := unmountBelow(d.Dir); err != nil {
 		return err
 	}
-	for _, volatile := range []string{"run", "tmp", "exec", "cstate", "pid", "c.sock", "c.sock.ttrpc", "d.sock"} {
-		if err := os.RemoveAll(filepath.Join(d.Dir, volatile)); err != nil {
-			return fmt.Errorf("forget the state of %s in memory: %w", d.Name, err)
+	return d.removeFiles("run", "tmp", "exec", "cstate", "pid", "c.sock", "c.sock.ttrpc", "d.sock")
+}
+
+// LoseContainers kills the daemon and all its containers, and removes what it knew of them. The images are lost too.
+func (d *Daemon) LoseContainers() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.killWithContainers(); err != nil {
+		return err
+	}
+	return d.removeFiles("data", "croot")
+}
+
+// removeFiles removes files and folders of the daemon. The caller holds mu.
+func (d *Daemon) removeFiles(names ...string) error {
+	for _, name := range names {
+		if err := os.RemoveAll(filepath.Join(d.Dir, name)); err != nil {
+			return fmt.Errorf("remove what %s keeps: %w", d.Name, err)
 		}
 	}
 	return nil
 }
 
-// killContainers kills the processes that keep the daemon's containers, and those in the containers. The caller
-// holds mu.
+// KillContainers kills the first process of each container behind the daemon's back, and returns their number.
+func (d *Daemon) KillContainers() (killed int, err error) {
+	pids, err := d.FirstProcesses()
+	if err != nil {
+		return 0, err
+	}
+	for _, pid := range pids {
+		if syscall.Kill(pid, syscall.SIGKILL) == nil {
+			killed++
+		}
+	}
+	return killed, nil
+}
+
+// killContainers kills the processes that keep the daemon's containers, and those in the containers, and removes
+// their cgroups. The caller holds mu.
 func (d *Daemon) killContainers() error {
+	groups := map[string]bool{}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(stopTimeout); ; <-tick.C {
@@ -104,8 +141,11 @@ func (d *Daemon) killContainers() error {
 			return err
 		}
 		left := append(keepers, tasks...)
-		if len(left) == 0 {
+		if len(left) == 0 && removeCgroups(groups) {
 			return nil
+		}
+		for _, pid := range tasks {
+			findCgroups(pid, groups)
 		}
 		for _, pid := range left {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -113,9 +153,32 @@ func (d *Daemon) killContainers() error {
 			}
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("kill the containers of %s: processes %v still run", d.Name, left)
+			return fmt.Errorf("kill the containers of %s: processes %v still run, or their cgroups are in use", d.Name, left)
 		}
 	}
+}
+
+// FirstProcesses returns the process with the id 1 of each container, by its id outside. It works while the daemon
+// is dead or hangs.
+func (d *Daemon) FirstProcesses() (pids []int, err error) {
+	_, tasks, err := d.Processes()
+	for _, pid := range tasks {
+		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)); err == nil && isFirstProcess(string(b)) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids, err
+}
+
+// isFirstProcess reports whether the status of a process says that it has the id 1 in a namespace of its own.
+func isFirstProcess(status string) bool {
+	for line := range strings.Lines(status) {
+		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
+			of := strings.Fields(ids)
+			return len(of) > 1 && of[len(of)-1] == "1"
+		}
+	}
+	return false
 }
 
 // Processes returns the processes of the daemon that keep or make containers, such as the shims of containerd and
