@@ -83,7 +83,17 @@ type Machine struct {
 	Ended func(fleet.AllocID) bool
 	// Services returns the services that the edge knows of, as Edge.Services does, once Open has returned.
 	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
-	Log      *slog.Logger
+	// Devices is told of missing devices of running tasks, once Open has returned.
+	Devices DeviceReporter
+	Log     *slog.Logger
+}
+
+// DeviceReporter makes allocations unhealthy while devices of their running tasks are missing.
+type DeviceReporter interface {
+	// ReportDevices records which devices of a task are missing; "": all are there again.
+	ReportDevices(a fleet.Alloc, task, missing string)
+	// ForgetDevices drops that, because the task has ended.
+	ForgetDevices(id fleet.AllocID, task string)
 }
 
 // Describer supplies the fleet.Node of this machine: its attributes, resources, drivers and devices.

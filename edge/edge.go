@@ -185,7 +185,7 @@ func (e *Edge) openComponents() error {
 	}
 	newRunner, err := e.cfg.Runners(Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Store: e.store, Log: e.log,
-		Ended: e.hasEnded, Services: e.Services,
+		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e},
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)

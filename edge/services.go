@@ -111,3 +111,16 @@ func (a agent) Checks(ctx context.Context, alloc fleet.AllocID) ([]local.Check, 
 	})
 	return found, nil
 }
+
+// missingDevices passes what runners report of devices to the checks. It is a DeviceReporter.
+type missingDevices struct{ e *Edge }
+
+// ReportDevices records which devices of a task are missing; "": all are there again.
+func (m missingDevices) ReportDevices(a fleet.Alloc, task, missing string) {
+	m.e.checks.ReportDevices(a, task, missing)
+}
+
+// ForgetDevices drops what was reported of a task's devices.
+func (m missingDevices) ForgetDevices(id fleet.AllocID, task string) {
+	m.e.checks.ForgetDevices(id, task)
+}

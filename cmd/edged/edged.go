@@ -223,7 +223,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
-	gear, err := hardware.New(hardware.Config{Finders: kinds, Log: m.Log})
+	gear, err := hardware.New(hardware.Config{Finders: kinds, Reporter: m.Devices, Log: m.Log})
 	if err != nil {
 		return nil, err
 	}

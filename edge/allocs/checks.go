@@ -18,6 +18,9 @@ type Checks interface {
 	Forget(id fleet.AllocID)
 	// Passing reports whether all checks pass that count for health: since when they do, or the one that fails.
 	Passing(id fleet.AllocID) (since time.Duration, failing string, ok bool)
+	// Devices reports whether all devices of running tasks are there: since when they are, or those that are missing.
+	// ok is false if none ever was.
+	Devices(id fleet.AllocID) (since time.Duration, missing string, ok bool)
 	// Wait returns when all checks have ended.
 	Wait()
 }
@@ -73,23 +76,33 @@ func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why stri
 	return u.runner.RestartUnhealthy(ctx, task, why)
 }
 
-// checkSummary is the state of the checks that count for an allocation's health.
+// checkSummary is the state of the checks that count for an allocation's health, and of its devices.
 type checkSummary struct {
-	wanted  bool // the allocation has checks that count
+	wanted  bool // the allocation has checks that count, or devices that are or were missing
 	passing bool
 	since   time.Duration // since when they pass
 	failing string        // a check that does not pass; "": none
 }
 
-// checksOf returns the state of an allocation's checks. It is zero if the allocation has none, or its update
-// block u does not let them count.
+// checksOf returns the state of an allocation's checks and devices. It is zero if the allocation has no checks, or its
+// update block u does not let them count, and no device was missing. Missing devices always count.
 func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
+	var s checkSummary
 	g := w.Alloc.Group()
-	if a.cfg.Checks == nil || u.HealthCheck == fleet.HealthTaskStates || g == nil || !hasChecks(g) {
-		return checkSummary{}
+	if a.cfg.Checks == nil || g == nil {
+		return s
 	}
-	s := checkSummary{wanted: true}
-	s.since, s.failing, s.passing = a.cfg.Checks.Passing(w.Alloc.ID)
+	if u.HealthCheck != fleet.HealthTaskStates && hasChecks(g) {
+		s.wanted = true
+		s.since, s.failing, s.passing = a.cfg.Checks.Passing(w.Alloc.ID)
+	}
+	if since, missing, ok := a.cfg.Checks.Devices(w.Alloc.ID); ok {
+		s.passing = missing == "" && (s.passing || !s.wanted)
+		s.wanted, s.since = true, max(s.since, since)
+		if missing != "" {
+			s.failing = missing
+		}
+	}
 	return s
 }
 

@@ -20,6 +20,13 @@ type fakeChecks struct {
 	followed map[fleet.AllocID]map[string]time.Duration
 	since    time.Duration
 	failing  string
+	devices  *fakeDevices // nil: none was missing
+}
+
+// fakeDevices is since when all devices are there, or those that are missing.
+type fakeDevices struct {
+	since   time.Duration
+	missing string
 }
 
 func (b *fakeChecks) Follow(_ context.Context, a fleet.Alloc, since map[string]time.Duration) {
@@ -38,6 +45,21 @@ func (b *fakeChecks) Passing(fleet.AllocID) (time.Duration, string, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.since, b.failing, b.failing == ""
+}
+
+func (b *fakeChecks) Devices(id fleet.AllocID) (since time.Duration, missing string, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.devices == nil || id != "a" {
+		return 0, "", false
+	}
+	return b.devices.since, b.devices.missing, true
+}
+
+func (b *fakeChecks) setDevices(since time.Duration, missing string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.devices = &fakeDevices{since, missing}
 }
 
 func (b *fakeChecks) Wait() {}
@@ -109,6 +131,24 @@ func TestHealthWaitsForChecks(t *testing.T) {
 		{"not asked for", fleet.HealthTaskStates, func(c *healthTest, b *fakeChecks) {
 			c.passVirtualTime(10 * time.Second)
 			c.wantHealthRows(wellSaid)
+		}},
+		{"a device is missing", fleet.HealthTaskStates, func(c *healthTest, b *fakeChecks) {
+			c.passVirtualTime(5 * time.Second)
+			b.setDevices(0, "device usb/stick/x (s1)")
+			c.passVirtualTime(15 * time.Second)
+			c.wantHealthRows("")
+			b.setDevices(20*time.Second, "")
+			c.life.TriggerReconcile()
+			c.passVirtualTime(9 * time.Second)
+			c.wantHealthRows("")
+			c.passVirtualTime(time.Second)
+			c.wantHealthRows("d1 healthy: all checks have been passing for 10s")
+		}},
+		{"a device stays missing, and all checks pass", fleet.HealthChecks, func(c *healthTest, b *fakeChecks) {
+			b.setPassing(0, "")
+			b.setDevices(0, "device usb/stick/x (s1)")
+			c.passVirtualTime(time.Minute)
+			c.wantHealthRows("d1 unhealthy: not healthy within 1m0s: device usb/stick/x (s1)")
 		}},
 	} {
 		t.Run("C53 "+tc.name, func(t *testing.T) {

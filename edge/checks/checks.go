@@ -39,6 +39,7 @@ type Checks struct {
 
 	mu       sync.Mutex
 	followed map[fleet.AllocID]*followedAlloc
+	devices  map[fleet.AllocID]map[string]devicesState // by task
 }
 
 // followedAlloc is an allocation whose checks run. When they begin again, another one replaces it.
@@ -68,7 +69,7 @@ func New(cfg Config) (*Checks, error) {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}}, nil
+	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}, devices: map[fleet.AllocID]map[string]devicesState{}}, nil
 }
 
 // Follow starts the checks of an allocation and returns. They run until ctx ends or Forget: those of its group
@@ -116,7 +117,8 @@ func (c *Checks) Forget(id fleet.AllocID) {
 // Wait waits until all checks have ended: their contexts have, or Forget was called.
 func (c *Checks) Wait() { c.running.Wait() }
 
-// Results returns the newest results of an allocation's checks, by their ids; none if its checks do not run.
+// Results returns the newest results of an allocation's checks, by their ids, with those of devices that are or were
+// missing; none if its checks do not run.
 func (c *Checks) Results(id fleet.AllocID) map[string]fleet.CheckResult {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,6 +127,9 @@ func (c *Checks) Results(id fleet.AllocID) map[string]fleet.CheckResult {
 		for _, r := range f.results {
 			all[r.ID] = r
 		}
+	}
+	for _, s := range c.devices[id] {
+		all[s.result.ID] = s.result
 	}
 	return all
 }

@@ -1,7 +1,8 @@
 // Package hardware gives tasks the devices that their allocation has: it is a hook of edge/runner. Before each
 // attempt of a task it finds the devices, and adds their nodes, mounts and variables to the task's configuration. The
 // variables replace those of the job file, because they say which devices the task may use.
-// While the task runs it journals an event when one of them is gone, and when it is back.
+// While the task runs it journals an event when one of them is gone, and when it is back, and tells the Reporter: the
+// allocation is unhealthy meanwhile, as with a check that fails.
 //
 // A Hook starts no goroutine and stores nothing: the allocation says which devices it has.
 package hardware
@@ -35,7 +36,16 @@ const defaultInterval = 10 * time.Second
 type Config struct {
 	Finders  []devices.Finder
 	Interval time.Duration // between looks at the devices of a running task; 0: ten seconds
+	Reporter Reporter      // nil: missing devices are journaled only
 	Log      *slog.Logger
+}
+
+// Reporter is told of the devices of running tasks. A task without one of its devices is unhealthy.
+type Reporter interface {
+	// ReportDevices is called when devices of a task are missing, and with "" when all are there again.
+	ReportDevices(a fleet.Alloc, task, missing string)
+	// ForgetDevices is called when the task has ended, or is not watched any more.
+	ForgetDevices(id fleet.AllocID, task string)
 }
 
 // Hook prepares devices. It implements runner.Hook and runner.Watcher.
@@ -91,11 +101,15 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
 
 // Watch looks for the devices of a running task, and journals an event when one is gone at two looks in a row, and
-// when it is back. The task goes on: it may not need the device at the moment, and only it knows.
+// when it is back. The allocation is unhealthy meanwhile. The task goes on: it may not need the device at the moment, and
+// only it knows.
 func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
 	assigned := assignedDevices(p)
 	if len(assigned) == 0 {
 		return
+	}
+	if h.cfg.Reporter != nil {
+		defer h.cfg.Reporter.ForgetDevices(p.Alloc.ID, p.Task.Name)
 	}
 	ticker := time.NewTicker(h.cfg.Interval)
 	defer ticker.Stop()
@@ -120,6 +134,9 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 		}
 		if err := control.Event(ctx, kind, message); err != nil {
 			return
+		}
+		if h.cfg.Reporter != nil {
+			h.cfg.Reporter.ReportDevices(p.Alloc, p.Task.Name, now)
 		}
 		told = now
 	}

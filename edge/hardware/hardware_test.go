@@ -130,15 +130,30 @@ func (e *events) Event(_ context.Context, kind, message string) error {
 	return nil
 }
 
+// reports is a hardware.Reporter that keeps what it is told.
+type reports struct{ list []string }
+
+func (r *reports) ReportDevices(a fleet.Alloc, task, missing string) {
+	r.list = append(r.list, string(a.ID)+" "+task+": "+missing)
+}
+
+func (r *reports) ForgetDevices(id fleet.AllocID, task string) {
+	r.list = append(r.list, string(id)+" "+task+" is forgotten")
+}
+
 // TestUnpluggedWhileItRuns journals one event when a device goes, one when it comes back, and none for a loose
 // contact.
 func TestUnpluggedWhileItRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gpus, cameras := &fakeFinder{kind: "gpu", ids: []string{"g1", "g2", "g3"}}, &fakeFinder{kind: "video", ids: []string{"c1"}}
 		ctx, cancel := context.WithCancel(t.Context())
-		told := &events{}
+		told, reported := &events{}, &reports{}
+		h, err := hardware.New(hardware.Config{Finders: []devices.Finder{gpus, cameras}, Reporter: reported, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		var wg sync.WaitGroup
-		wg.Go(func() { mustHook(t, gpus, cameras).Watch(ctx, newPreparation(), told) })
+		wg.Go(func() { h.Watch(ctx, newPreparation(), told) })
 		pass := func(d time.Duration) {
 			time.Sleep(d)
 			synctest.Wait()
@@ -164,5 +179,9 @@ func TestUnpluggedWhileItRuns(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
+		want = []string{"a1 main: device video/video/cam (c1)", "a1 main: ", "a1 main is forgotten"}
+		if !slices.Equal(reported.list, want) {
+			t.Errorf("reported %q, want %q", reported.list, want)
+		}
 	})
 }
