@@ -122,8 +122,13 @@ func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 // tookNoWork reports whether a turn may be no part of the rollout. An update stops allocations at once on a
 // node that takes no work, and the node's drain may have ended after the plan was made.
 func (t *rollouts) tookNoWork(s *runContext, turn Turn) bool {
-	over, drained := t.drained[turn.Node]
-	return turn.Alloc == "" && drained && s.now-over < inFlight
+	return turn.Alloc == "" && t.endedDrainLately(s, turn.Node)
+}
+
+// endedDrainLately reports whether a drain of a node has ended within the last inFlight.
+func (t *rollouts) endedDrainLately(s *runContext, id fleet.NodeID) bool {
+	over, drained := t.drained[id]
+	return drained && s.now-over < inFlight
 }
 
 // recordNodeReturn records a status of a node with a session: each time counts as a change, but for one that
@@ -163,12 +168,12 @@ func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 }
 
 // startingAllocCount counts the allocations of a rollout, or of one site ("": all), that earlier plans started
-// and that are not known to be healthy. Canaries and nodes that changed lately do not count. A lost one counts
-// only for its site.
+// and that are not known to be healthy. Canaries and nodes that changed lately, by the end of a drain too, do not
+// count. A lost one counts only for its site.
 func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n int) {
 	for _, p := range r.Starting {
 		counts := site == "" && !p.Lost || site != "" && site == p.Site
-		if counts && !p.Canary && !t.hasChangedLately(s, p.Node) {
+		if counts && !p.Canary && !t.hasChangedLately(s, p.Node) && !t.endedDrainLately(s, p.Node) {
 			n++
 		}
 	}
