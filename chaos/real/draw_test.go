@@ -49,3 +49,33 @@ func TestStormJobsAreValid(t *testing.T) {
 		}
 	}
 }
+
+// A seed draws the same jobs, drivers and steps each time, and the history can hold them as a scenario.
+func TestDrawnWorkIsReplayable(t *testing.T) {
+	drivers := map[string]bool{}
+	for seed := range uint64(20) {
+		plan := real.CampaignWork(seed, "docker", "podman")
+		text := plan.String()
+		if again := real.CampaignWork(seed, "docker", "podman").String(); again != text {
+			t.Fatalf("seed %d draws\n%s\nand then\n%s", seed, text, again)
+		}
+		read, err := schedule.Parse("drawn.yaml", []byte(text))
+		if err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, err, text)
+		}
+		of := map[string]int{}
+		for _, j := range read.Jobs {
+			of[j.Driver]++
+			drivers[j.Driver+" "+string(j.ID)] = true
+		}
+		if of["docker"] == 0 || of["podman"] == 0 || of["docker"]+of["podman"] > 3 {
+			t.Errorf("seed %d draws the drivers %v", seed, of)
+		}
+	}
+	if len(drivers) < 20 {
+		t.Errorf("the drivers hardly change: %v", drivers)
+	}
+	if plan := real.CampaignWork(1); real.UsesContainers(plan) {
+		t.Errorf("containers are drawn where none can run:\n%s", plan)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
 
@@ -22,6 +23,13 @@ func (s *stalls) Take() time.Duration       { return s.takeLongestStall() }
 
 // Stalled is for the same test.
 var Stalled = stalled
+
+// CampaignWork is a schedule with the jobs and steps of a campaign, as they are drawn.
+func CampaignWork(seed uint64, containers ...string) schedule.Schedule {
+	plan := schedule.Schedule{Seed: seed, Length: time.Minute, Topology: schedule.NewTopology(3, 5)}
+	addWork(&plan, time.Second, containers)
+	return plan
+}
 
 // CampaignJobs are all jobs of a storm, as they are registered first.
 func CampaignJobs(hubs, edges int, containers ...string) (jobs []*fleet.Job) {

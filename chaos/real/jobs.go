@@ -29,8 +29,7 @@ const (
 )
 
 // errand is the parameterized job that users dispatch.
-const errand = `
-job "errand" {
+const errand = `job "errand" {
   type = "batch"
   parameterized {}
   group "main" {
@@ -119,7 +118,7 @@ func addWork(plan *schedule.Schedule, every time.Duration, containers []string) 
 			step.Count = 1 + rng.IntN(2*len(plan.Topology.Edges))
 		}
 		plan.Steps = append(plan.Steps, step)
-		if jobs[i].Rollout.Canary > 0 {
+		if jobs[i].Rollout.Canary > 0 && at+promoteAfter < plan.Length {
 			plan.Steps = append(plan.Steps, schedule.Step{At: at + promoteAfter, Job: step.Job, Verb: schedule.Promote})
 		}
 	}
