@@ -12,7 +12,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test-drivers test-real test-writes missing measure measure-record operations test test-long prometheus properties demo bench lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
+.PHONY: build test-drivers test-real test-writes missing measure measure-record operations test test-long prometheus properties demo bench benchmarks lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -70,7 +70,13 @@ operations: build ## every command of docs/operations.md, on machines in network
 
 bench: build ## benchmarks, then memory and size of the real programs
 	go test -run '^$$' -bench . -benchmem ./...
-	bin/skerry-chaos footprint --bin bin
+	bin/skerry-chaos footprint --bin bin --idle 1m
+
+EVERY_DRIVER := raw_exec,exec,wasm,docker,podman,java,qemu
+
+benchmarks: build ## the tables of docs/benchmarks.md: half an hour, as root, on a machine that does nothing else
+	bin/skerry-chaos footprint --bin bin --driver $(EVERY_DRIVER) --table docs/benchmarks.md
+	bin/skerry-chaos run reboot --bin bin --driver $(EVERY_DRIVER) --boots 20 --table docs/benchmarks.md
 
 measure: ## how the source reads: names, documentation, imports, size
 	@go run ./internal/measure

@@ -7,6 +7,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +18,8 @@ import (
 	"skerry/chaos/proc"
 	"skerry/chaos/real"
 	"skerry/chaos/virtual"
+	"skerry/drivers/docker"
+	"skerry/drivers/docker/dockertest"
 )
 
 // bin is the folder of the three programs, which are built when a test first wants
@@ -104,10 +109,66 @@ func TestPartition(t *testing.T) {
 	}
 }
 
+// TestRebootWithoutALink reboots a machine with tasks of each driver. How long that may take is for `run reboot` on a
+// quiet machine to judge.
 func TestRebootWithoutALink(t *testing.T) {
+	for _, driver := range real.Drivers() {
+		t.Run(driver, func(t *testing.T) {
+			g, _ := mustGround(t)
+			if why := missingFor(driver); why != "" {
+				t.Skip(why)
+			}
+			results, err := (real.Reboot{Ground: g, Drivers: []string{driver}, Boots: 2, Tasks: 3}).Measure(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(results) != 1 || len(results[0].Tasks) != 6 {
+				t.Errorf("measured %v, want 3 tasks twice", results)
+			}
+		})
+	}
+}
+
+// missingFor says why a driver cannot run tasks on this machine; "": it can.
+func missingFor(driver string) string {
+	programs := map[string][]string{"exec": {"crun", "runc"}, "java": {"java"}, "qemu": {"qemu-system-x86_64"}}[driver]
+	switch {
+	case driver == docker.Docker || driver == docker.Podman:
+		if err := dockertest.Missing(driver); err != nil {
+			return err.Error()
+		}
+	case driver == "exec" && os.Getuid() != 0:
+		return "exec needs root"
+	case driver == "qemu" && runtime.GOARCH != "amd64":
+		return "the machine of the tasks of qemu is a PC"
+	case len(programs) > 0 && !slices.ContainsFunc(programs, func(p string) bool { _, err := exec.LookPath(p); return err == nil }):
+		return strings.Join(programs, " or ") + " is not installed"
+	}
+	return ""
+}
+
+// TestFootprint measures an edge, and checks that each figure is in the table.
+func TestFootprint(t *testing.T) {
 	g, _ := mustGround(t)
-	if err := (real.Reboot{Ground: g, Rounds: 5, Tasks: 10}).Run(t.Context()); err != nil {
+	table := filepath.Join(g.Dir, "table.md")
+	if err := os.WriteFile(table, []byte("before\n<!-- footprint -->\nold\n<!-- /footprint -->\nafter\n"), 0o600); err != nil {
 		t.Fatal(err)
+	}
+	f := real.Footprint{Ground: g, Drivers: []string{"raw_exec", "wasm"}, Rest: time.Second, Idle: 2 * time.Second, Table: table}
+	if err := f.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	made, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"before\n<!-- footprint -->\n20 tasks of the drivers raw_exec, wasm", "| hub, idle, resident | ", "| edge agent with 20 idle tasks of 2 drivers, resident | ",
+		"| supervisor of a task of `raw_exec`", "| a whole task of `wasm` ", "| written by an idle edge ", "<!-- /footprint -->\nafter\n",
+	} {
+		if !strings.Contains(string(made), want) {
+			t.Errorf("the file has no %q:\n%s", want, made)
+		}
 	}
 }
 
@@ -149,7 +210,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	g, _ := mustGround(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
-	if err := (real.Reboot{Ground: g, Rounds: 1000, Tasks: 1}).Run(ctx); err == nil {
+	if err := (real.Reboot{Ground: g, Drivers: []string{"raw_exec"}, Boots: 1000, Tasks: 1}).Run(ctx); err == nil {
 		t.Fatal("a run of a thousand rounds ended well within three seconds")
 	}
 	left, err := proc.Below(g.Dir)

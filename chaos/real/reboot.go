@@ -1,80 +1,294 @@
 package real
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
-	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/faultnet"
+	"skerry/drivers/docker"
+	"skerry/drivers/docker/dockertest"
+	"skerry/drivers/java"
+	"skerry/drivers/qemu"
+	"skerry/fleet"
 )
 
-// Reboot measures the time from an agent's start until its tasks run again, after a reboot of the
-// machine without a link to the hubs.
+// Reboot measures the time from an agent's start until each of its tasks says that it runs, after a reboot of the
+// machine without a link to the hubs. A reboot kills all processes of the edge, of its tasks and of the daemon that
+// runs them, and forgets what a machine keeps in memory. Daemons start before the agent, as their units would.
 type Reboot struct {
 	Ground
-	Rounds int
-	Tasks  int
+	Drivers []string // measured one after the other, each on a fleet of its own
+	Boots   int      // of each driver
+	Tasks   int      // of each driver
+	Table   string   // file whose table "reboot" is replaced by the results; "": none
 }
 
-// rebootLimit is the limit of the 99th percentile.
-const rebootLimit = 2 * time.Second
+// rebootBound is the maximum time until the tasks run, at first and after a reboot: with it a run gives up.
+const rebootBound = 2 * time.Minute
 
-// rebootBound is the maximum time of one reboot, on a machine that runs the whole fleet.
-const rebootBound = 10 * time.Second
+// rebootPoll is the interval of the questions whether tasks run again.
+const rebootPoll = 10 * time.Millisecond
 
-// Run reboots one edge behind a cut link b.Rounds times, and prints the times. The error is
-// ErrViolated if the 99th percentile exceeds rebootLimit.
-func (b Reboot) Run(ctx context.Context) error {
-	return b.measureTasks(ctx, fast(1, 1), b.Tasks, func(s *fleetRun) error {
-		e := s.fleet.Edges[0]
-		before, err := processes(e)
-		if err != nil {
-			return err
-		}
-		cut, err := e.Cut()
-		if err != nil {
-			return err
-		}
-		var took []time.Duration
-		for range b.Rounds {
-			d, err := rebootOnce(ctx, e, before)
-			if err != nil {
-				return err
-			}
-			took = append(took, d)
-		}
-		slices.Sort(took)
-		p99 := took[(len(took)*99+99)/100-1]
-		b.printLine("reboot without a link, %d tasks, %d times: from agent start to tasks running: median %s, p99 %s, longest %s",
-			b.Tasks, b.Rounds, median(took), p99.Round(time.Millisecond), longest(took))
-		cut.Lift()
-		if p99 > rebootLimit {
-			return fmt.Errorf("%w: tasks ran again after %s at the 99th percentile, %s is allowed", ErrViolated, p99, rebootLimit)
-		}
-		return nil
-	})
-}
-
-// rebootOnce reboots an edge and returns the time from its agent's start until each task of before
-// has one process again.
-func rebootOnce(ctx context.Context, e *cluster.Edge, before map[check.TaskKey]int) (time.Duration, error) {
-	if err := e.Reboot(); err != nil {
-		return 0, err
+// rebootLimit returns the limit of the 99th percentile of a driver.
+func rebootLimit(driver string) time.Duration {
+	switch driver {
+	case docker.Docker, docker.Podman, java.Name:
+		return 5 * time.Second
+	case qemu.Name:
+		return 10 * time.Second
 	}
-	began := time.Now()
-	err := cluster.Eventually(ctx, rebootBound, "tasks of "+e.Name+" run again after a reboot without a link", func(context.Context) string {
-		live, err := processes(e)
+	return 2 * time.Second
+}
+
+// RebootResult has the measured times of one driver.
+type RebootResult struct {
+	Driver  string
+	Tasks   []time.Duration // from the agent's start until a task said that it runs, sorted
+	Daemons []time.Duration // from the start of the driver's daemon until it answered, sorted
+}
+
+// Run measures each driver, and prints the times. The error is ErrViolated if the 99th percentile of a driver exceeds
+// its limit.
+func (b Reboot) Run(ctx context.Context) error {
+	table := b.newTable("driver", "p50", "p99", "longest", "p99 at most", "start of its daemon, p50")
+	results, err := b.Measure(ctx)
+	errs := []error{err}
+	for _, r := range results {
+		p99, limit := percentile(r.Tasks, 99), rebootLimit(r.Driver)
+		if p99 > limit {
+			errs = append(errs, fmt.Errorf("%w: tasks of %s ran again after %s at the 99th percentile, %s is allowed", ErrViolated, r.Driver, p99, limit))
+		}
+		daemon := "-"
+		if len(r.Daemons) > 0 {
+			daemon = seconds(percentile(r.Daemons, 50))
+		}
+		table.addRow("`"+r.Driver+"`", seconds(percentile(r.Tasks, 50)), seconds(p99), seconds(longest(r.Tasks)), seconds(limit), daemon)
+	}
+	return errors.Join(append(errs, table.replaceIn(b.Table, "reboot", fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)))...)
+}
+
+// Measure measures each driver, and prints the times. It returns those of the drivers that could be measured, and an
+// error for each other one.
+func (b Reboot) Measure(ctx context.Context) (results []RebootResult, err error) {
+	var errs []error
+	for i, driver := range b.Drivers {
+		g := b.Ground
+		g.Net, g.LocalHTTP = faultnet.NewProxy(), false // a network serves one fleet
+		g.Dir = filepath.Join(b.Dir, fmt.Sprint(i))     // short: sockets lie below it
+		r, err := b.measureDriver(ctx, g, driver)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("reboot with tasks of %s: %w", driver, err))
+			continue
+		}
+		b.printLine("%s: %d tasks, %d boots without a link: p50 %s, p99 %s, longest %s", driver, b.Tasks, b.Boots,
+			seconds(percentile(r.Tasks, 50)), seconds(percentile(r.Tasks, 99)), seconds(longest(r.Tasks)))
+		results = append(results, r)
+	}
+	return results, errors.Join(errs...)
+}
+
+// measureDriver measures one driver on a fleet in g.
+func (b Reboot) measureDriver(ctx context.Context, g Ground, driver string) (result RebootResult, err error) {
+	tasks, err := makeTaskFolder(filepath.Join(g.Dir, "tasks"), b.Tasks)
+	if err != nil {
+		return result, err
+	}
+	machine := &coldMachine{driver: driver}
+	if machine.daemon, err = startDaemon(ctx, driver, filepath.Join(g.Dir, "d")); err != nil {
+		return result, err
+	}
+	socket := ""
+	if machine.daemon != nil {
+		socket = machine.daemon.Socket
+		defer func() { err = errors.Join(err, machine.daemon.Remove()) }()
+	}
+	cfg := fast(1, 1)
+	cfg.EdgeFlags = append(slices.Clone(cfg.EdgeFlags), tasks.edgeFlags(socket, socket)...)
+	err = g.runOnFleet(ctx, cfg, func(s *fleetRun) error {
+		machine.edge = s.fleet.Edges[0]
+		result, err = b.rebootMachine(ctx, s, machine, tasks.jobOf(driver, b.Tasks))
+		return errors.Join(err, machine.powerCut()) // the tasks in containers, before their daemon is gone
+	})
+	return result, err
+}
+
+// rebootMachine runs a job, reboots its machine behind a cut link b.Boots times, and then requires that the hub has
+// the same allocations running.
+func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, job *fleet.Job) (RebootResult, error) {
+	result := RebootResult{Driver: m.driver}
+	if err := s.awaitFleet(ctx); err != nil {
+		return result, err
+	}
+	if err := s.requireDriver(ctx, m.driver); err != nil {
+		return result, err
+	}
+	if err := s.registerAtAnyHub(ctx, job); err != nil {
+		return result, err
+	}
+	if err := s.awaitRunning(ctx, job); err != nil {
+		return result, err
+	}
+	var err error
+	if m.allocs, err = s.allocsOf(ctx, job.ID); err != nil {
+		return result, err
+	}
+	if err := m.awaitTasks(ctx, map[fleet.AllocID]int{}, func() {}); err != nil {
+		return result, err
+	}
+	cut, err := m.edge.Cut()
+	if err != nil {
+		return result, err
+	}
+	for boot := range b.Boots {
+		if err := m.rebootOnce(ctx, &result); err != nil {
+			return result, fmt.Errorf("boot %d: %w", boot+1, err)
+		}
+	}
+	slices.Sort(result.Tasks)
+	slices.Sort(result.Daemons)
+	cut.Lift()
+	if err := s.awaitRunning(ctx, job); err != nil {
+		return result, err
+	}
+	after, err := s.allocsOf(ctx, job.ID)
+	if err == nil && !slices.Equal(after, m.allocs) {
+		err = fmt.Errorf("%w: after the reboots the allocations are %v, and not %v", ErrViolated, after, m.allocs)
+	}
+	return result, err
+}
+
+// requireDriver returns ErrVoid unless a driver works on the only edge.
+func (s *fleetRun) requireDriver(ctx context.Context, driver string) error {
+	id, err := s.fleet.Edges[0].NodeID(ctx)
+	if err != nil {
+		return err
+	}
+	return cluster.Eventually(ctx, rebootBound, "driver "+driver+" works", func(ctx context.Context) string {
+		node, err := s.fleet.Hubs[0].Own.Node(ctx, id)
 		if err != nil {
 			return err.Error()
 		}
-		for task := range before {
-			if live[task] != 1 {
-				return fmt.Sprintf("task %s has %d processes", task, live[task])
-			}
+		if d := node.Drivers[driver]; !d.Healthy {
+			return "its health is: " + d.HealthDescription
 		}
 		return ""
 	})
-	return time.Since(began), err
+}
+
+// awaitRunning waits until the hub says that all allocations of a job run.
+func (s *fleetRun) awaitRunning(ctx context.Context, job *fleet.Job) error {
+	return cluster.Eventually(ctx, rebootBound, "all allocations of "+string(job.ID)+" run", func(ctx context.Context) string {
+		allocs, err := s.fleet.Hubs[0].Allocs(ctx)
+		if err != nil {
+			return err.Error()
+		}
+		running, state := 0, ""
+		for _, a := range allocs {
+			switch {
+			case a.JobID == job.ID && a.ClientStatus == fleet.ClientRunning:
+				running++
+			case a.JobID == job.ID:
+				state = fmt.Sprintf(", %s is %s (%s)", fleet.Short(a.ID), a.ClientStatus, a.ClientDescription)
+			}
+		}
+		if running != job.TaskGroups[0].Count {
+			return fmt.Sprintf("%d of %d run%s", running, job.TaskGroups[0].Count, state)
+		}
+		return ""
+	})
+}
+
+// allocsOf returns the sorted ids of the allocations of a job that shall run.
+func (s *fleetRun) allocsOf(ctx context.Context, job fleet.JobID) (ids []fleet.AllocID, err error) {
+	allocs, err := s.fleet.Hubs[0].Allocs(ctx)
+	for _, a := range allocs {
+		if a.JobID == job && !a.ServerTerminal() {
+			ids = append(ids, a.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, err
+}
+
+// coldMachine is an edge with the daemon beside it.
+type coldMachine struct {
+	driver string
+	edge   *cluster.Edge
+	daemon *dockertest.Daemon // nil: the driver needs none
+	allocs []fleet.AllocID
+}
+
+// powerCut kills the agent, the daemon and the tasks, and forgets what lies in memory.
+func (m *coldMachine) powerCut() error {
+	m.edge.Kill()
+	if m.daemon != nil {
+		if err := m.daemon.CutPower(); err != nil {
+			return err
+		}
+	}
+	return errors.Join(m.edge.PowerCut(), unmountBelow(m.edge.Dir))
+}
+
+// rebootOnce cuts the power, boots the machine, and adds the times to result when each task says that it runs.
+func (m *coldMachine) rebootOnce(ctx context.Context, result *RebootResult) error {
+	if err := m.powerCut(); err != nil {
+		return err
+	}
+	before := map[fleet.AllocID]int{}
+	for _, id := range m.allocs {
+		before[id] = m.timesRunning(id)
+	}
+	if m.daemon != nil {
+		began := time.Now()
+		if err := m.daemon.Start(ctx); err != nil {
+			return err
+		}
+		result.Daemons = append(result.Daemons, time.Since(began))
+	}
+	began := time.Now()
+	if err := m.edge.Boot(); err != nil {
+		return err
+	}
+	return m.awaitTasks(ctx, before, func() { result.Tasks = append(result.Tasks, time.Since(began)) })
+}
+
+// awaitTasks waits until each task has said that it runs more often than before, and calls record for each then.
+func (m *coldMachine) awaitTasks(ctx context.Context, before map[fleet.AllocID]int, record func()) error {
+	ctx, cancel := context.WithTimeout(ctx, rebootBound)
+	defer cancel()
+	tick := time.NewTicker(rebootPoll)
+	defer tick.Stop()
+	for waiting := m.allocs; ; {
+		waiting = slices.DeleteFunc(slices.Clone(waiting), func(id fleet.AllocID) bool {
+			runs := m.timesRunning(id) > before[id]
+			if runs {
+				record()
+			}
+			return runs
+		})
+		if len(waiting) == 0 {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("wait until all tasks say that they run: %w: %d of %d do not, such as that of %s", ctx.Err(), len(waiting), len(m.allocs), waiting[0])
+		}
+	}
+}
+
+// timesRunning returns how often a task has said that it runs.
+func (m *coldMachine) timesRunning(id fleet.AllocID) int {
+	said, err := os.ReadFile(filepath.Join(m.edge.Dir, "allocs", string(id), "alloc", "logs", "main.stdout.0"))
+	if err != nil {
+		return 0 // it has not said anything yet
+	}
+	return bytes.Count(bytes.ReplaceAll(said, []byte("\r"), nil), []byte(runningLine))
 }

@@ -2,6 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,10 +17,23 @@ import (
 // rebootCommand returns `run reboot`.
 func rebootCommand(s *runFlags) *cobra.Command {
 	var r real.Reboot
-	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again",
-		func(ctx context.Context, g real.Ground) error { r.Ground = g; return r.Run(ctx) })
-	c.Flags().IntVar(&r.Rounds, "rounds", 100, "how often")
-	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks")
+	c := s.groundCommand("reboot", "Reboot an edge without a link, and measure until its tasks run again, for each driver",
+		func(ctx context.Context, g real.Ground) error {
+			if err := checkDrivers(r.Drivers); err != nil {
+				return err
+			}
+			if r.Boots < 1 || r.Tasks < 1 {
+				return errors.New("measure reboots: at least one boot and one task are needed")
+			}
+			r.Ground = g
+			return r.Run(ctx)
+		})
+	// Each driver has a fleet of its own, and a network of namespaces can be used once.
+	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	c.Flags().StringSliceVar(&r.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, measured one after the other: "+strings.Join(real.Drivers(), ","))
+	c.Flags().IntVar(&r.Boots, "boots", 20, "number of boots of each driver")
+	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks of each driver")
+	c.Flags().StringVar(&r.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
 }
 
@@ -47,10 +64,37 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 
 // footprintCommand returns `footprint`.
 func footprintCommand(s *runFlags) *cobra.Command {
-	c := s.groundCommand("footprint", "Measure memory and size: an idle hub, an edge with 10 running tasks, the programs",
-		func(ctx context.Context, g real.Ground) error { return real.Footprint{Ground: g}.Run(ctx) })
+	var f real.Footprint
+	c := s.groundCommand("footprint", "Measure memory, size and writes: an idle hub, an edge with idle tasks of several drivers, the programs",
+		func(ctx context.Context, g real.Ground) error {
+			if err := checkDrivers(f.Drivers); err != nil {
+				return err
+			}
+			if f.Idle <= 0 {
+				return errors.New("measure the footprint: --idle must be more than 0")
+			}
+			f.Ground = g
+			return f.Run(ctx)
+		})
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	c.Flags().StringSliceVar(&f.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, which are divided among them: "+strings.Join(real.Drivers(), ","))
+	c.Flags().DurationVar(&f.Rest, "rest", 10*time.Second, "idle time before each measurement of memory")
+	c.Flags().DurationVar(&f.Idle, "idle", 10*time.Minute, "how long the writes of an idle edge are counted")
+	c.Flags().StringVar(&f.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
+}
+
+// checkDrivers returns an error for a list of drivers that is empty or has an unknown name.
+func checkDrivers(names []string) error {
+	for _, name := range names {
+		if !slices.Contains(real.Drivers(), name) {
+			return fmt.Errorf("choose drivers: there is no driver %q: the drivers are %s", name, strings.Join(real.Drivers(), ", "))
+		}
+	}
+	if len(names) == 0 {
+		return errors.New("choose drivers: --driver names none")
+	}
+	return nil
 }
 
 // placementCommand returns `run placement`.

@@ -1,0 +1,75 @@
+package real
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// percentile returns the p-th percentile of sorted durations.
+func percentile(sorted []time.Duration, p int) time.Duration {
+	if len(sorted) == 0 {
+		return 0
+	}
+	return sorted[(len(sorted)*p+99)/100-1].Round(time.Millisecond)
+}
+
+// seconds formats a duration.
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// figureTable is a table of measured figures, in Markdown, with the load of the machine meanwhile.
+type figureTable struct {
+	rows  []string
+	began string // load at the beginning
+}
+
+// newTable begins a table with the names of its columns.
+func (g Ground) newTable(columns ...string) *figureTable {
+	t := &figureTable{began: load()}
+	t.addRow(columns...)
+	t.rows = append(t.rows, strings.Repeat("|---", len(columns))+"|")
+	return t
+}
+
+// addRow adds a row.
+func (t *figureTable) addRow(cells ...string) {
+	t.rows = append(t.rows, "| "+strings.Join(cells, " | ")+" |")
+}
+
+// replaceIn replaces the part of a file between the comments <!-- NAME --> and <!-- /NAME --> by the table and a line on
+// the machine. It does nothing without a file.
+func (t *figureTable) replaceIn(path, name, about string) error {
+	if path == "" {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the file of a table: %w", err)
+	}
+	open, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- /"+name+" -->")
+	head, rest, found := bytes.Cut(text, open)
+	_, tail, closed := bytes.Cut(rest, end)
+	if !found || !closed {
+		return fmt.Errorf("write a table into %s: it has no part between %s and %s", path, bytes.TrimSpace(open), end)
+	}
+	about += fmt.Sprintf("; %s, %s/%s with %d processors, load average %s at the beginning and %s at the end.",
+		time.Now().UTC().Format("2 January 2006"), runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), t.began, load())
+	made := strings.ToUpper(about[:1]) + about[1:] + "\n\n" + strings.Join(t.rows, "\n") + "\n"
+	if err := os.WriteFile(path, bytes.Join([][]byte{head, open, []byte(made), end, tail}, nil), 0o644); err != nil {
+		return fmt.Errorf("write a table: %w", err)
+	}
+	return nil
+}
+
+// load returns the load average of the last minute; "unknown": there is none.
+func load() string {
+	b, err := os.ReadFile("/proc/loadavg")
+	first, _, found := strings.Cut(string(b), " ")
+	if err != nil || !found {
+		return "unknown"
+	}
+	return first
+}
