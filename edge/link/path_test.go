@@ -187,6 +187,25 @@ func TestBytesOfAnIdleBeat(t *testing.T) {
 	})
 }
 
+// TestStatusNamesTheHubOfTheSession dials a silent hub beside the one that then answers: the status names the latter.
+func TestStatusNamesTheHubOfTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		const silent = "10.0.0.9:4647" // nobody listens there
+		w.cfg.Hubs = []string{hubAddr, silent}
+		w.startLink()
+		w.waitUntil(time.Minute, "connect", w.isConnected)
+		w.path.Cut()
+		w.waitUntil(5*time.Minute, "dial the silent hub as well", func() bool { return w.link.Status().Hub == silent })
+		w.path.Heal()
+		w.waitUntil(time.Minute, "connect again", w.isConnected)
+		if got := w.link.Status().Hub; got != hubAddr {
+			t.Errorf("the status names %s, and the session is with %s", got, hubAddr)
+		}
+	})
+}
+
 // An edge dials a second hub soon if the first one is silent, and late if the first one has sent
 // anything: that hub is only busy.
 func TestASecondHubIsDialedBesideASilentOne(t *testing.T) {
