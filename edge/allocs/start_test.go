@@ -121,6 +121,22 @@ func TestStopOnSiteHolds(t *testing.T) {
 	})
 }
 
+// TestHoldsThatAreKnownNeedNoDisk starts an agent on a full disk: an allocation that is held keeps no other one from being
+// taken back.
+func TestHoldsThatAreKnownNeedNoDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+		o.mustPut("a", "shop.till[0]", 0, "")
+		o.mustPut("b", "shop.till[1]", 0, "")
+		o.restartAgent()
+		o.mustStop("a", smoke)
+		o.n.withLock(func() { o.n.full = true })
+		o.restartAgent()
+		o.wantState("b", 2, fleet.ClientRunning)
+		o.wantState("a", 2, fleet.ClientPending)
+	})
+}
+
 // A newer version of the job ends a hold only if it says so, whether it changes the allocation in place or replaces it.
 func TestNewerVersionsAndHolds(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
