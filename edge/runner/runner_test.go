@@ -743,6 +743,9 @@ func dieAtWrite(m *machine, n int, applied bool) {
 	counts := map[string]int{}
 	for _, row := range m.journal.rows {
 		counts[row.Event.Type]++
+		if row.Event.Type == fleet.TaskStarted && row.TaskState.RunningFor != 0 {
+			m.Errorf("died at write %d (on disk: %v): it has just started, and runs for %s", n, applied, row.TaskState.RunningFor)
+		}
 	}
 	delete(counts, fleet.TaskRestored)
 	want := map[string]int{
