@@ -104,7 +104,8 @@ func TestBeatsComeALittleBeforeTheTTL(t *testing.T) {
 }
 
 func TestHandshakeTimeouts(t *testing.T) {
-	for n, want := range []time.Duration{shortHandshake, shortHandshake, shortHandshake, longHandshake, shortHandshake} {
+	four := []time.Duration{shortHandshake, shortHandshake, shortHandshake, longHandshake}
+	for n, want := range slices.Repeat(four, 3) {
 		if got := handshakeTimeout(n); got != want {
 			t.Errorf("round %d: %s, want %s", n, got, want)
 		}
