@@ -360,6 +360,26 @@ func TestRunnersThatFailEndTheirAllocation(t *testing.T) {
 	})
 }
 
+// TestEndThatIsNotRecordedIsNoRecovery ends an agent whose runner failed on a full disk: nothing says that the allocation
+// runs or has ended, and no other runner of it begins.
+func TestEndThatIsNotRecordedIsNoRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		n.wants["a"], n.full = want("a", 0), true
+		l := mustStartAgent(t, n, f, nil)
+		time.Sleep(time.Minute)
+		l.stopAgent()
+		select {
+		case <-l.Recovered():
+			t.Error("the agent says that all is recovered")
+		default:
+		}
+		if r := f.runnersOf("a"); len(r) != 1 {
+			t.Errorf("%d runners, want 1", len(r))
+		}
+	})
+}
+
 func TestRestate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
