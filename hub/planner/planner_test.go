@@ -61,6 +61,7 @@ func TestPartial(t *testing.T) {
 			fits.FollowupEvalID = later.ID
 			p := c.planOfPlacements(j, fits, not)
 			p.AllAtOnce = all
+			p.Deployment = &fleet.Deployment{ID: "d1", Namespace: "default", JobID: "shop", Status: fleet.DeploymentRunning}
 			p.Evals = []fleet.Evaluation{
 				later,
 				{ID: "other", Namespace: "default", JobID: "shop", Status: fleet.EvalPending},
@@ -73,6 +74,9 @@ func TestPartial(t *testing.T) {
 			}
 			if c.allocExists(fits) == all || c.allocExists(not) {
 				t.Fatalf("committed: %t, %t", c.allocExists(fits), c.allocExists(not))
+			}
+			if _, began := c.View().Deployment("d1"); began == all {
+				t.Errorf("the deployment of what was committed began: %t", began)
 			}
 			if !all && res.RefreshIndex < res.AllocIndex {
 				t.Fatalf("look again at %d, committed in %d", res.RefreshIndex, res.AllocIndex)
