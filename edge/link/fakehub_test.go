@@ -51,6 +51,8 @@ type cluster struct {
 	status fleet.NodeStatus
 	// rowStatus is the node status in answers to rows; "": none.
 	rowStatus fleet.NodeStatus
+	// oldRelease has hubs that name their index only in the Welcome.
+	oldRelease bool
 	// fast is how far the hubs' clocks are ahead.
 	fast time.Duration
 }
@@ -296,6 +298,9 @@ func (h *hub) handleSessionEvent(now time.Duration, p *syncproto.HubSession, eve
 			c.epoch++
 			c.index++
 			ack.Epoch, ack.Index, ack.Term, ack.ChainHash, ack.Restored = c.epoch, c.index, 1, c.chain, c.restored
+			if c.oldRelease {
+				ack.Index, ack.Term, ack.ChainHash = 0, 0, nil
+			}
 		}
 		return p.Acknowledge(ack)
 	case syncproto.EventUpdates:

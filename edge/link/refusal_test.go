@@ -207,6 +207,23 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 	})
 }
 
+// TestIndexOfAnOlderRelease connects twice to hubs that name their index only in the Welcome: the cluster did not go back.
+func TestIndexOfAnOlderRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		w.cluster.oldRelease = true
+		for range 2 {
+			w.startLink()
+			w.waitUntil(time.Second, "settle", w.isFullySynced)
+			if l, s := w.journal.Link(), w.link.Status(); l.Index == 0 || l.Term != 1 || s.WentBack != "" {
+				t.Errorf("the edge remembers index %d of term %d, and says %q", l.Index, l.Term, s.WentBack)
+			}
+			w.stop()
+		}
+	})
+}
+
 // TestRestoredSnapshotIsSaidOnce: after a restored snapshot the cluster's indexes are higher than
 // before, and it may have all rows of an edge that recorded nothing since.
 func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
