@@ -192,9 +192,13 @@ func TestHalfWay(t *testing.T) {
 	hello.Last, hello.ChainHash = 1, w.chain
 	w.exchangeHello(hello)
 	w.sendHeartbeat()
+	expect[syncproto.Desired](w, syncproto.StreamDesired)
 	stop := w.keepBeating(200 * time.Millisecond)
 	defer stop()
 	r := w.expectResync()
+	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); !d.Full {
+		t.Errorf("desired after the resync %+v, want all of it once more", d)
+	}
 	if r.Applied != 0 || r.Reason == "" {
 		t.Errorf("resync %+v", r)
 	}
