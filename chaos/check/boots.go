@@ -96,11 +96,11 @@ func startDelay(f *allocFact, name string) time.Duration {
 }
 
 // isRestartExcused reports whether a task that ran when its machine went down need not run again: it was to
-// stop, its allocation failed, or a fault excuses it. A stop by stop_on_client_after that began goes on even
+// stop, its allocation failed, somebody on site stopped it, or a fault excuses it. A stop by stop_on_client_after that began goes on even
 // where a hub answers again.
 func (t *boots) isRestartExcused(s *runContext, b expectedRestart, down time.Duration) bool {
 	f := s.registry.allocs[b.key.Alloc]
-	if f == nil || f.stopped > 0 && f.stopped <= b.m.latestHubContact(s) || f.alloc.ClientStatus == fleet.ClientFailed {
+	if f == nil || f.stopped > 0 && f.stopped <= b.m.latestHubContact(s) || f.alloc.ClientStatus == fleet.ClientFailed || s.holdOf(b.m.name, f) != nil {
 		return true
 	}
 	stopping := s.now - down + f.killTimeout(b.key.Task) + s.limits.Slack // since it may have begun

@@ -33,6 +33,7 @@ type runContext struct {
 	newRows      []nodeRows                       // rows that the observation applied for the first time
 	applied      recent[entryName, time.Duration] // when entries were applied first
 	requests     []asked                          // of the last keptRequests
+	holds        map[siteName]*siteHold           // what people on site stopped
 	decided      time.Duration                    // when the observed entry was applied first; now, unless it is applied again
 
 	found    []Violation
@@ -43,7 +44,7 @@ type runContext struct {
 func newRunContext(limits Limits) *runContext {
 	return &runContext{
 		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{},
-		tally: map[Branch]uint64{}, applied: newRecent[entryName, time.Duration](keptApplied),
+		tally: map[Branch]uint64{}, holds: map[siteName]*siteHold{}, applied: newRecent[entryName, time.Duration](keptApplied),
 	}
 }
 
@@ -77,6 +78,7 @@ func (s *runContext) learnObservation(o *Observation) {
 		s.registry.recordJob(o.Job, s.now)
 	case o.Request != nil:
 		s.requests = append(s.requests, asked{*o.Request, s.now})
+		s.recordSiteRequest(o.Request)
 	}
 	s.machines.updateMachines(s, o)
 }

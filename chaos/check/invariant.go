@@ -47,6 +47,7 @@ const (
 	DeploymentsEnd       Invariant = 32
 	Windows              Invariant = 33
 	CatalogueTrue        Invariant = 34
+	HeldOnSite           Invariant = 35
 )
 
 // invariants has the slug and the statement of each invariant, by number. Reports show both.
@@ -85,6 +86,7 @@ var invariants = [...]struct{ slug, statement string }{
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},
 	CatalogueTrue:        {"catalogue", "the catalogue of services names nothing that has ended, and tells of each of its changes"},
+	HeldOnSite:           {"held-on-site", "what was stopped on site stays stopped until it is started there, is reported once, and is not replaced"},
 }
 
 // All returns all invariants, in the order of their numbers.

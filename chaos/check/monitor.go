@@ -137,7 +137,7 @@ func NewMonitor(limits Limits) *Monitor {
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(),
 	}}
 }
 

@@ -367,12 +367,23 @@ type Operation struct {
 type Request struct {
 	Edge  string        `json:",omitempty"` // the edge on whose site it was made; "": it was made to a hub
 	Alloc fleet.AllocID `json:",omitempty"` // "": all allocations of Edge
-	What  string        // "stop", "restart", "drain", AskPromote
-	Job   fleet.JobID   `json:",omitempty"` // of AskPromote
+	What  string        // AskPromote, …, or "drain"
+	Job   fleet.JobID   `json:",omitempty"` // of AskPromote, and of what is asked on site
+	// Name and Version are the allocation's name and the version of its job, of what is asked on site.
+	Name    string `json:",omitempty"`
+	Version uint64 `json:",omitempty"`
 }
 
-// AskPromote is the Request.What of a person who asks for the promotion of a job's canaries.
-const AskPromote = "promote"
+// Values of Request.What. A stop and a start on site are two requests each: one before the edge is asked, and one
+// after it has journaled the action.
+const (
+	AskPromote    = "promote" // a person asks for the promotion of a job's canaries
+	AskRestart    = "restart"
+	AskStop       = "stop" // it shall stay stopped until AskStart
+	StopRecorded  = "stop recorded"
+	AskStart      = "start"
+	StartRecorded = "start recorded"
+)
 
 // Usage is a sample of the resources that a process, or a member of the fleet within one, uses.
 type Usage struct {

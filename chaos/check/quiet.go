@@ -185,7 +185,7 @@ func hubOrderedStop(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 const unseenRows = 1
 
 // checkStartedOnce checks that a task was started at most once in each boot since its allocation's first row,
-// plus once for each end by itself. Each row that the journal dropped, or removed before it was polled, may
+// plus once for each end by itself and for each action of people on site. Each row that the journal dropped, or removed before it was polled, may
 // have recorded such an end. starts are counted by the tasks themselves.
 func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	boots := map[fleet.BootID]int{}     // the place of each boot in their order
@@ -212,6 +212,9 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 				dropped += unseenRows
 			}
 		}
+		if row.Kind == fleet.TransitionOperator { // somebody on site may have started it again
+			restarts[row.Alloc]++
+		}
 		if row.Alloc == "" || row.Event == nil {
 			continue
 		}
@@ -230,13 +233,14 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	}
 }
 
-// checkCounts checks invariant 5 at one hub: each job in wanted has that many running allocations, and no
-// allocation is unknown or waits to be settled after a reconnect.
+// checkCounts checks invariant 5 at one hub: each job in wanted has that many allocations that run or
+// are stopped on site, and no allocation is unknown or waits to be settled after a reconnect.
 func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	running := map[fleet.JobID]int{}
 	for _, a := range h.Allocs {
 		beside := a.DeploymentStatus.IsCanary() && wanted[a.JobID] > 0
-		if !a.ServerTerminal() && a.ClientStatus == fleet.ClientRunning && !beside {
+		held := a.Held != nil && a.ClientStatus == fleet.ClientPending
+		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientRunning || held) && !beside {
 			running[a.JobID]++
 		}
 		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientUnknown || a.NeedsToReconnect()) {

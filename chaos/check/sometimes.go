@@ -45,6 +45,8 @@ const (
 	BranchDrainDeadlined        Branch = "drain ended by its deadline"
 	BranchLaunchedByNext        Branch = "periodic launch after a leader change"
 	BranchWindowAway            Branch = "update begun in its window, out of reach"
+	BranchHeldAcrossStart       Branch = "stop on site held over a start without a link"
+	BranchHoldOverruled         Branch = "stop on site overruled by a newer version"
 )
 
 // Branches returns the branches that a campaign has to reach. The others are refusals of rows that correct
@@ -58,6 +60,7 @@ func Branches() []Branch {
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
 		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
+		BranchHeldAcrossStart,
 	}
 }
 

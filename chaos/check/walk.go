@@ -28,6 +28,7 @@ type steps struct {
 	tasks  map[string]string // states, by task
 	seq    fleet.Seq         // of its newest row
 	ended  bool
+	held   bool // somebody on site stopped it since it began to run
 }
 
 // keptBoots bounds the boots of a machine that are remembered, and keptWalks the
@@ -102,7 +103,7 @@ var successors = map[string][]string{
 }
 
 // checkAllocRow checks the client status and the task state of an allocation's row against the last ones. After
-// a reboot a running allocation may be pending again.
+// a reboot or a stop on site a running allocation may be pending again.
 func (w *walk) checkAllocRow(row *fleet.Transition) {
 	a := w.allocs[row.Alloc]
 	if a == nil {
@@ -111,15 +112,17 @@ func (w *walk) checkAllocRow(row *fleet.Transition) {
 		w.forgetEndedAllocs()
 	}
 	rebooted := a.boot != "" && a.boot != row.BootID
+	a.held = a.held || row.Hold != nil
 	if next := row.ClientStatus; next != "" {
 		legal := a.status == "" || a.status == next || slices.Contains(successors[a.status], next) ||
-			(rebooted || lostAtBoot(row)) && a.status == fleet.ClientRunning && next == fleet.ClientPending
+			(rebooted || a.held || lostAtBoot(row)) && a.status == fleet.ClientRunning && next == fleet.ClientPending
 		if !legal {
 			w.addViolation(LegalHistory, "row %d: allocation %s goes from %s to %s", row.Seq, fleet.Short(row.Alloc), a.status, next)
 		}
 		if a.status == "" && next != fleet.ClientPending && next != fleet.ClientFailed && next != fleet.ClientRunning && next != fleet.ClientComplete {
 			w.addViolation(LegalHistory, "row %d: no edge may report allocation %s %s", row.Seq, fleet.Short(row.Alloc), next)
 		}
+		a.held = a.held && !(a.status == fleet.ClientPending && next == fleet.ClientRunning)
 		a.status = next
 		if next == fleet.ClientRunning || next == fleet.ClientPending {
 			a.boot = row.BootID

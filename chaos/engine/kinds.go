@@ -61,7 +61,9 @@ var kinds = map[schedule.Kind]kind{
 	schedule.ContainerKill:   {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
 	schedule.ContainerRemove: {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
 
-	schedule.Drain: {onEdges(drainEdge), nil},
+	schedule.Drain:        {onEdges(drainEdge), nil},
+	schedule.LocalStop:    {onEdges(stopOnSite), nil},
+	schedule.LocalRestart: {onEdges(restartOnSite), nil},
 }
 
 // effectsOf returns the effects of a kind of fault on this platform.

@@ -189,8 +189,14 @@ func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
-// countAllocation counts an allocation as healthy, as absent (its node is not ready), and as behind (it has
-// another version's tasks).
+// isHeld reports whether somebody on site stopped an allocation, and the newest version does not overrule that:
+// no rollout waits for it.
+func isHeld(a *fleet.Alloc, newest *fleet.Job) bool {
+	return a.Held != nil && !newest.Overrules(a.Held, a.TaskGroup, newest.Version)
+}
+
+// countAllocation counts an allocation as healthy, as absent (its node is not ready, or it is stopped on site), and
+// as behind (it has another version's tasks).
 func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	key := a.Name
 	if fleet.RunsEverywhere(f.job.Type) {
@@ -203,11 +209,13 @@ func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	switch {
 	case same && (a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning):
 		f.healthy[key] = true
+	case open && isHeld(a, f.job):
+		f.away[key] = true
 	case open && gone:
 		f.away[key] = true
 		f.Away, f.AwaySites = append(f.Away, a.NodeID), append(f.AwaySites, missedSite(f.view, a))
 	}
-	if !same && open && diff.GroupUpdate(a.Job, f.job, f.Group) == diff.GroupDestructive {
+	if !same && open && !isHeld(a, f.job) && diff.GroupUpdate(a.Job, f.job, f.Group) == diff.GroupDestructive {
 		f.behind[key] = append(f.behind[key], check.Part{Alloc: a.ID, Node: a.NodeID, Site: siteOf(f.view, a.NodeID), Away: gone})
 	}
 }

@@ -108,12 +108,15 @@ func (s *campaignRun) wantedKinds() []schedule.Kind {
 	return s.Kinds
 }
 
+// onSite are the kinds of people on site, which no drawn schedule has here.
+var onSite = []schedule.Kind{schedule.LocalStop, schedule.LocalRestart}
+
 // possibleKinds returns the wanted kinds of fault that are possible on this ground with this fleet.
 func (s *campaignRun) possibleKinds() []schedule.Kind {
 	wanted := s.wantedKinds()
 	return slices.DeleteFunc(schedule.Kinds(), func(k schedule.Kind) bool {
 		info, _ := k.Info()
-		unwanted := wanted != nil && !slices.Contains(wanted, k)
+		unwanted := wanted != nil && !slices.Contains(wanted, k) || s.Scenario == nil && slices.Contains(onSite, k)
 		cannot := !s.Disks && s.Rounds == 0 && slices.Contains(needDisks, k) || s.Clocked == "" && slices.Contains(needClocks, k) || s.space == nil && k == schedule.AddressChange
 		cannot = cannot || len(s.Containers) == 0 && slices.Contains(needDaemons, k)
 		few := s.Hubs < 3 && (k == schedule.MinorityCut || k == schedule.MajorityCut)

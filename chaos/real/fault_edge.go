@@ -136,5 +136,8 @@ func linkProblem(ctx context.Context, e *cluster.Edge) string {
 	return ""
 }
 
+// OnSite returns a client of the local API of an edge.
+func (p platform) OnSite(name string) engine.OnSite { return p.s.fleet.Edge(name).Local() }
+
 // DataDir returns the path of an edge's data directory.
 func (p platform) DataDir(name string) string { return p.s.fleet.Edge(name).Dir }

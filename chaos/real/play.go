@@ -140,7 +140,7 @@ func (s *campaignRun) restartTask(ctx context.Context, e *cluster.Edge, why stri
 	}
 	for _, a := range st.Allocs {
 		if a.Desired == fleet.DesiredRun && a.ClientStatus == fleet.ClientRunning {
-			s.watch.judgeAndRecord(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: a.ID, What: "restart"}})
+			s.watch.judgeAndRecord(check.Observation{Request: &check.Request{Edge: e.Name, Alloc: a.ID, What: check.AskRestart}})
 			return e.Local().Restart(ctx, a.ID, "", why)
 		}
 	}

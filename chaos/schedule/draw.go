@@ -22,7 +22,8 @@ type Shape struct {
 	Kinds         []Kind        // nil: all kinds that Clock supports
 	Clock         Clock         // 0: Virtual
 
-	drains bool // Draw may add faults of the kind Drain; withDefaults sets it
+	drains bool   // Draw may add faults of the kind Drain; withDefaults sets it
+	onSite []Kind // the kinds of people on site that Draw may add; withDefaults sets it
 }
 
 // withDefaults returns the shape with its defaults and limits applied. Its Kinds are then the
@@ -40,6 +41,12 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
+	s.onSite = nil
+	for _, k := range []Kind{LocalStop, LocalRestart} {
+		if s.Clock&Virtual != 0 && slices.Contains(s.Kinds, k) {
+			s.onSite = append(s.onSite, k)
+		}
+	}
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
 }

@@ -101,6 +101,10 @@ func (d *drawer) drawParams(kind Kind) Params {
 		p.Bits = pick(d.rng, 1, 3, 30)
 	case SlowDisk:
 		p.Sync = d.drawDuration(20*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+	case LocalStop, LocalRestart:
+		if d.drawBool(40) {
+			p.Job = pick(d.rng, d.s.Jobs...).ID
+		}
 	case CrashLoop:
 		p.Life = pick(d.rng, 100*time.Millisecond, time.Second, 10*time.Second)
 		if len(d.s.Jobs) > 0 && d.drawBool(50) {

@@ -26,6 +26,7 @@ const (
 
 // States of an allocation in expectations, beside the client statuses.
 const (
+	AllocHeld     = "held"     // somebody on site stopped it, and the hubs know that and still want it
 	AllocKept     = "kept"     // the first running allocation of that name is the only one that runs
 	AllocReplaced = "replaced" // exactly one allocation of that name runs, and it is not the first
 	AllocStopped  = "stopped"  // no allocation of that name runs

@@ -88,7 +88,7 @@ type Params struct {
 	Bits       int           `yaml:"bits,omitempty"`        // bit-flip: number of flipped bits
 	Sync       time.Duration `yaml:"sync,omitempty"`        // slow-disk: duration of each sync
 	Life       time.Duration `yaml:"life,omitempty"`        // crash-loop: lifetime of a task after each start
-	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop: the job whose tasks crash; "": all jobs
+	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop, local-stop, local-restart: the only job that is hit; "": all jobs
 	Deadline   time.Duration `yaml:"deadline,omitempty"`    // drain: deadline for the allocations of the edge
 	KeepSystem bool          `yaml:"keep_system,omitempty"` // drain: allocations of system jobs stay
 	// Step is the label of a step in the target's disk protocol. A kill or a power cut

@@ -62,6 +62,9 @@ func (j Job) Spec() (*fleet.Job, error) {
 		group.Count = 1
 	}
 	j.setPortsAndMaxRun(&group)
+	if j.HoldUntil != "" {
+		group.LocalControl = &fleet.LocalControl{Until: j.HoldUntil}
+	}
 	if j.Serves {
 		group.Services = []fleet.Service{{Name: string(j.ID), Provider: fleet.ProviderNomad}}
 	}

@@ -208,12 +208,14 @@ func (e Expectation) matchesCount(n int) bool {
 	return n == e.Count
 }
 
-// hasClientStatus reports whether an allocation has the client status. For pending, running and
-// unknown its desired status must not be terminal either.
+// hasClientStatus reports whether an allocation has the client status, or is held. For pending,
+// running and unknown its desired status must not be terminal either.
 func hasClientStatus(a fleet.Alloc, status string) bool {
 	switch status {
 	case fleet.ClientPending, fleet.ClientRunning, fleet.ClientUnknown:
 		return a.ClientStatus == status && !a.ServerTerminal()
+	case AllocHeld:
+		return a.Held != nil && !a.Terminal()
 	}
 	return a.ClientStatus == status
 }

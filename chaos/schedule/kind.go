@@ -50,6 +50,9 @@ const (
 	ContainerRemove Kind = "container-remove" // the containers of an edge are removed
 
 	Drain Kind = "drain" // a user drains an edge, and makes it eligible again afterwards
+
+	LocalStop    Kind = "local-stop"    // a person on site stops allocations, and starts them again at the fault's end
+	LocalRestart Kind = "local-restart" // a person on site restarts tasks
 )
 
 // Place is the set of members that a kind of fault can hit.
@@ -118,6 +121,7 @@ const (
 	ClaimDriver Claim = "driver"
 	ClaimDaemon Claim = "daemon" // the container daemon
 	ClaimClock  Claim = "clock"
+	ClaimSite   Claim = "site" // the person who is on site
 	ClaimWork   Claim = "work" // the node's eligibility for new allocations
 	// ClaimHub is a whole hub: every fault of a hub claims it. At any time fewer than
 	// half of the hubs are claimed; the leader counts as one more hub.

@@ -205,4 +205,14 @@ var kindTable = []Info{
 		Drawn: Span{2 * time.Minute, 8 * time.Minute},
 		Doc:   "no fault: a person drains it, and has it take work again when the time is over",
 	},
+	{
+		Kind: LocalStop, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jobParam}, Clock: Both,
+		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone}, Drawn: Span{20 * time.Second, 15 * time.Minute},
+		Doc: "no fault: a person on site stops what runs there, and starts it again when the time is over (without one: never)",
+	},
+	{
+		Kind: LocalRestart, At: AtEdge, Lasting: Instant, Params: []Param{jobParam}, Clock: Both,
+		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone},
+		Doc: "no fault: a person on site restarts the tasks there",
+	},
 }

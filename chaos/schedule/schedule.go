@@ -94,8 +94,9 @@ type Job struct {
 	MaxRun      time.Duration           `yaml:"max_run_duration,omitempty"` // 0: none
 	KillTimeout time.Duration           `yaml:"kill_timeout,omitempty"`
 	Rollout     Rollout                 `yaml:",inline"`
-	Serves      bool                    `yaml:"serves,omitempty"` // registers a service with the job's name
-	Every       time.Duration           `yaml:"every,omitempty"`  // a periodic job, launched at this interval; 0: not periodic
+	Serves      bool                    `yaml:"serves,omitempty"`     // registers a service with the job's name
+	HoldUntil   string                  `yaml:"hold_until,omitempty"` // until of its local_control; "": released
+	Every       time.Duration           `yaml:"every,omitempty"`      // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
 	Task        Script                  `yaml:",inline"`
 	Driver      string                  `yaml:"driver,omitempty"` // docker or podman, on real processes; "": the usual one of the run

@@ -148,7 +148,7 @@ func TestEveryKindHasDefaults(t *testing.T) {
 				t.Errorf("%s: nothing is filled in for %s", kind, p.Name)
 			}
 		}
-		if info.Clock&schedule.Both == 0 || info.Weight <= 0 && kind != schedule.Drain || info.Doc == "" {
+		if info.Clock&schedule.Both == 0 || info.Weight <= 0 && !slices.Contains([]schedule.Kind{schedule.Drain, schedule.LocalStop, schedule.LocalRestart}, kind) || info.Doc == "" {
 			t.Errorf("%s: its line of the table is not complete: %+v", kind, info)
 		}
 	}

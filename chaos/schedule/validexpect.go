@@ -10,9 +10,9 @@ import (
 	"skerry/fleet"
 )
 
-// clientStatuses are the client statuses that an expectation of an allocation can name.
+// clientStatuses are the client statuses that an expectation of an allocation can name, and AllocHeld.
 var clientStatuses = []string{
-	fleet.ClientPending, fleet.ClientRunning, fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost, fleet.ClientUnknown,
+	fleet.ClientPending, fleet.ClientRunning, fleet.ClientComplete, fleet.ClientFailed, fleet.ClientLost, fleet.ClientUnknown, AllocHeld,
 }
 
 var nodeStatuses = []string{

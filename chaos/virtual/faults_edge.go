@@ -84,6 +84,14 @@ func (r *run) ShutDown(_ context.Context, name string) error {
 	return r.c.Edge(name).Shutdown()
 }
 
+// OnSite returns the local API of an edge; nil: its agent does not run.
+func (r *run) OnSite(name string) engine.OnSite {
+	if a := r.c.Edge(name).Agent(); a != nil {
+		return a.Agent()
+	}
+	return nil
+}
+
 // PauseEdge returns engine.ErrUnsupported: all agents share the process of the run.
 func (r *run) PauseEdge(context.Context, string, schedule.Fault) (engine.Active, error) {
 	return engine.Active{}, engine.ErrUnsupported

@@ -1,0 +1,60 @@
+package schedule
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"slices"
+
+	"skerry/fleet"
+)
+
+// siteStream separates the random numbers of addPeopleOnSite from the others, as windowStream does.
+const siteStream = 0x517e
+
+// onSitePerHour is the maximum number of actions of people on site in an hour.
+const onSitePerHour = 6
+
+// addPeopleOnSite adds faults of the kinds LocalStop and LocalRestart that clash with no other fault, half of them
+// while another fault of the edge lasts. In some jobs a newer version overrules a stop.
+func (d *drawer) addPeopleOnSite() {
+	d.rng = rand.New(rand.NewPCG(d.s.Seed, siteStream))
+	if len(d.shape.onSite) == 0 || len(d.s.Jobs) == 0 || len(d.s.Topology.Edges) == 0 {
+		return
+	}
+	for i := range d.s.Jobs {
+		if j := &d.s.Jobs[i]; j.HCL == "" && d.drawBool(30) {
+			j.HoldUntil = fleet.HoldUntilNextVersion
+		}
+	}
+	taken := newOccupancy(d.s.Topology, d.s.Length)
+	for _, f := range d.s.Faults {
+		if taken.reserveFault(f) != nil {
+			return
+		}
+	}
+	others := slices.Clone(d.s.Faults)
+	most := int(onSitePerHour * max(1, d.s.Length.Hours()))
+	for range min(d.rng.IntN(most+1), MaxFaults-1-len(d.s.Faults)) {
+		if f, ok := d.drawVisit(taken, others); ok {
+			d.s.Faults = append(d.s.Faults, f)
+		}
+	}
+	slices.SortStableFunc(d.s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
+}
+
+// drawVisit draws an action of a person on site, often while one of the given faults lasts, and reserves its claims
+// in taken. ok is false if none fitted.
+func (d *drawer) drawVisit(taken *occupancy, others []Fault) (Fault, bool) {
+	kind := pick(d.rng, d.shape.onSite...)
+	if len(others) > 0 && d.drawBool(50) {
+		if f, ok := d.drawOverlappingFault(taken, kind, others); ok {
+			return f, true
+		}
+	}
+	for range triesAnywhere {
+		if f := d.drawFault(kind, 0, d.s.Length); d.tryReserveFault(taken, f) {
+			return f, true
+		}
+	}
+	return Fault{}, false
+}
