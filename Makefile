@@ -100,7 +100,7 @@ cross: ## compiles for every system that is supported
 	  GOOS=$${t%/*} GOARCH=$${t#*/} CGO_ENABLED=0 go build -o /dev/null ./cmd/skerry-edge || exit 1; done
 
 chaos: build ## whole fleets in virtual time, an hour of faults in seconds: make chaos BUDGET=10m SEED=7
-	bin/skerry-chaos sim $(addprefix --scenario=chaos/scenarios/,full-journal.yaml late-rows.yaml restored-and-compacted.yaml) --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
+	bin/skerry-chaos sim $(addprefix --scenario=chaos/scenarios/,full-journal.yaml late-rows.yaml local-stop.yaml restored-and-compacted.yaml) --seeds 1000000 --budget $(BUDGET) --seed $(SEED) --report dist/chaos $(CHAOS)
 
 scenarios: build ## the scenarios of chaos/scenarios, in virtual time
 	bin/skerry-chaos sim $(addprefix --scenario=,$(wildcard chaos/scenarios/*.yaml)) --report dist/scenarios

@@ -15,7 +15,8 @@ const siteStream = 0x517e
 const onSitePerHour = 6
 
 // addPeopleOnSite adds faults of the kinds LocalStop and LocalRestart that clash with no other fault, half of them
-// while another fault of the edge lasts. In some jobs a newer version overrules a stop.
+// while another fault of the edge lasts. Most stops last over an end of the agent. In some jobs a newer version
+// overrules a stop.
 func (d *drawer) addPeopleOnSite() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, siteStream))
 	if len(d.shape.onSite) == 0 || len(d.s.Jobs) == 0 || len(d.s.Topology.Edges) == 0 {
@@ -34,10 +35,13 @@ func (d *drawer) addPeopleOnSite() {
 	}
 	others := slices.Clone(d.s.Faults)
 	most := int(onSitePerHour * max(1, d.s.Length.Hours()))
-	for range min(d.rng.IntN(most+1), MaxFaults-1-len(d.s.Faults)) {
-		if f, ok := d.drawVisit(taken, others); ok {
-			d.s.Faults = append(d.s.Faults, f)
+	for range min(d.rng.IntN(most+1), (MaxFaults-1-len(d.s.Faults))/2) {
+		f, ok := d.drawVisit(taken, others)
+		if !ok {
+			continue
 		}
+		d.s.Faults = append(d.s.Faults, f)
+		d.s.Faults = append(d.s.Faults, d.drawRevealingFault(taken, f)...) // the stop has to survive it
 	}
 	slices.SortStableFunc(d.s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }

@@ -207,7 +207,8 @@ var kindTable = []Info{
 	},
 	{
 		Kind: LocalStop, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jobParam}, Clock: Both,
-		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone}, Drawn: Span{20 * time.Second, 15 * time.Minute},
+		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone},
+		Shown: []Kind{EdgeReboot, PowerCut, EdgeKill}, Drawn: Span{20 * time.Second, 15 * time.Minute},
 		Doc: "no fault: a person on site stops what runs there, and starts it again when the time is over (without one: never)",
 	},
 	{
