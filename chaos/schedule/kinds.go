@@ -192,11 +192,11 @@ var kindTable = []Info{
 		Doc: "the container daemon is killed with its containers, and comes back without them",
 	},
 	{
-		Kind: ContainerKill, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, Weight: 3,
+		Kind: ContainerKill, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, After: memberRecovery, Weight: 3,
 		Doc: "somebody kills its containers (SIGKILL)",
 	},
 	{
-		Kind: ContainerRemove, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, Weight: 3,
+		Kind: ContainerRemove, At: AtEdge, Lasting: Instant, Clock: Real, Takes: []Claim{ClaimDaemon}, After: memberRecovery, Weight: 3,
 		Doc: "somebody removes its containers by force",
 	},
 	{
@@ -213,7 +213,7 @@ var kindTable = []Info{
 	},
 	{
 		Kind: LocalRestart, At: AtEdge, Lasting: Instant, Params: []Param{jobParam}, Clock: Both,
-		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone},
+		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone}, After: memberRecovery,
 		Doc: "no fault: a person on site restarts the tasks there",
 	},
 }
