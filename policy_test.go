@@ -57,6 +57,7 @@ hub                     < fleet reconcile syncproto drivers
 edge/contract           < fleet
 edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
+edge/hostvolumes        < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/network            < fleet drivers edge/runner
@@ -102,6 +103,7 @@ cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command cmd/sk
 cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry/follow
 cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
 cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal
+cmd/skerry/volume       < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/namespace    < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/node         < fleet api client syncproto/identity cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/operator     < fleet api client hub/state cmd/console cmd/skerry/command

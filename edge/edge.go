@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"os"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"skerry/edge/allocs"
 	"skerry/edge/checks"
+	"skerry/edge/hostvolumes"
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
@@ -39,6 +41,7 @@ const (
 	journalFile = "journal.db"
 	socketFile  = "local.sock"
 	allocsDir   = "allocs"
+	volumesDir  = "host_volumes"
 	tasksDir    = "tasks"
 	storeDir    = "store"
 )
@@ -60,6 +63,7 @@ type Edge struct {
 	store     *store.Store // nil: none is configured
 	checks    *checks.Checks
 	allocs    *allocs.Allocs
+	volumes   *hostvolumes.Keeper
 	server    *local.Server
 	names     *names.Server // nil: no DNS queries are answered
 
@@ -183,8 +187,11 @@ func (e *Edge) openComponents() error {
 	if err := e.openStore(); err != nil {
 		return err
 	}
+	if err := e.openVolumes(); err != nil {
+		return err
+	}
 	newRunner, err := e.cfg.Runners(Machine{
-		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.describer.Node, Store: e.store, Log: e.log,
+		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
 		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e},
 	})
 	if err != nil {
@@ -229,6 +236,32 @@ func (e *Edge) openComponents() error {
 	return nil
 }
 
+// openVolumes opens the keeper of the dynamic host volumes.
+func (e *Edge) openVolumes() (err error) {
+	e.volumes, err = hostvolumes.Open(hostvolumes.Config{
+		Journal: e.journal, Dir: e.dir.File(volumesDir), Log: e.log.With("component", "volumes"),
+		Used: func(ctx context.Context, namespace, name string) (bool, error) {
+			return e.allocs.UsesVolume(ctx, namespace, name)
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	return nil
+}
+
+// nodeWithVolumes returns this machine's node with the dynamic host volumes that its tasks may use.
+func (e *Edge) nodeWithVolumes() fleet.Node {
+	n := e.describer.Node()
+	dynamic := e.volumes.Offered()
+	if len(dynamic) == 0 {
+		return n
+	}
+	maps.Copy(dynamic, n.HostVolumes) // those that the edge is configured with come first
+	n.HostVolumes = dynamic
+	return n
+}
+
 // Run recovers and starts the allocations of the journal, enrols if there is no certificate, and runs the link.
 // It returns nil when ctx ends, and tasks go on; or the first error that needs a person.
 func (e *Edge) Run(ctx context.Context) error {
@@ -236,6 +269,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.allocs.Run(ctx) })
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
+	g.Go(func() error { return e.volumes.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {
 		g.Go(func() error { return e.names.Run(ctx) })

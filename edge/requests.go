@@ -27,6 +27,9 @@ func (l linkEdge) Desired() fleet.Index {
 
 // Deliver journals a hub's delivery, remembers its index, and returns the answer.
 func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.Received, []fleet.AllocID, error) {
+	if err := l.e.volumes.Accept(ctx, d.Volumes); err != nil {
+		return syncproto.Received{}, nil, err
+	}
 	missing, holdings, err := l.e.allocs.Deliver(ctx, d)
 	if err != nil {
 		return syncproto.Received{}, nil, err

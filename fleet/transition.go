@@ -15,6 +15,7 @@ const (
 	TransitionDisconnect TransitionKind = "disconnect" // the link went, as the edge saw it
 	TransitionReconnect  TransitionKind = "reconnect"  // the link came, as the edge saw it
 	TransitionAgent      TransitionKind = "agent"      // the agent started; BootID tells whether the machine rebooted (may be dropped at the bound)
+	TransitionVolume     TransitionKind = "volume"     // a dynamic host volume was made or deleted, or could not be
 	TransitionGap        TransitionKind = "gap"        // rows of low priority were dropped here; Dropped counts them
 )
 
@@ -44,12 +45,14 @@ type Transition struct {
 	Hold *Hold `json:",omitempty"`
 	// Released says that the allocation's hold has ended.
 	Released bool `json:",omitempty"`
+	// Volume is what a TransitionVolume says.
+	Volume *VolumeReport `json:",omitempty"`
 }
 
 // Urgent reports whether it leaves the edge with the next 200 ms tick: a client
-// status that changed, health, or the first report of an allocation.
+// status that changed, health, the first report of an allocation, or a volume.
 func (t *Transition) Urgent() bool {
-	return t.Kind == TransitionAlloc || t.Kind == TransitionHealth || t.Hold != nil || t.Released
+	return t.Kind == TransitionAlloc || t.Kind == TransitionHealth || t.Hold != nil || t.Released || t.Volume != nil
 }
 
 // Droppable reports whether the journal may let it go at its bound. A status

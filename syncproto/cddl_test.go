@@ -55,6 +55,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Allotment": reflect.TypeFor[wireAssignedResources](), "Port": reflect.TypeFor[wirePort](),
 		"Given": reflect.TypeFor[wireTaskResources](), "GivenDevice": reflect.TypeFor[wireAssignedDevice](),
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
+		"RowVolume": reflect.TypeFor[rowVolume](), "DesiredVolume": reflect.TypeFor[DesiredVolume](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})
@@ -80,7 +81,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 }
 
 func TestWordsAreFrozen(t *testing.T) {
-	if len(words) != 30 || words[1] != "alloc" || words[11] != "running" || words[29] != "Reconnected" {
+	if len(words) != 31 || words[1] != "alloc" || words[11] != "running" || words[29] != "Reconnected" || words[30] != "volume" {
 		t.Errorf("words changed: %q; only append, and raise the count here", words)
 	}
 	if len(wordNumbers) != len(words) {

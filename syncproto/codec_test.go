@@ -116,6 +116,13 @@ func samples() map[string]syncproto.Message {
 			Index: 52, Cluster: "c1", Term: 4,
 			Stop: []syncproto.DesiredStop{{ID: "a2", Reason: "the job was stopped", ModifyIndex: 52, NoDelay: true}},
 		},
+		"desired-with-volumes": syncproto.Desired{
+			Index: 53, Cluster: "c1", Term: 4,
+			Volumes: []syncproto.DesiredVolume{
+				{ID: "v1", Namespace: "default", Name: "data", Plugin: "mkdir", Parameters: map[string]string{"mode": "0750"}, Pending: true, ModifyIndex: 53},
+				{ID: "v2", Namespace: "default", Name: "srv", Path: "/srv", Delete: true, ModifyIndex: 52},
+			},
+		},
 		"received":        syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":        syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},
 		"holdings-go-on":  syncproto.Holdings{Allocs: []fleet.AllocID{allocA}, More: true},

@@ -177,6 +177,23 @@ type Desired struct {
 	Bodies  []Body         `cbor:"6,keyasint,omitempty"`
 	Cluster string         `cbor:"7,keyasint"`
 	Term    uint64         `cbor:"8,keyasint"`
+	// Volumes are dynamic host volumes to make or to delete: with Full all of the node, else those that changed.
+	// One that is not named stays as it is. Edges of older releases ignore them.
+	Volumes []DesiredVolume `cbor:"9,keyasint,omitempty"`
+}
+
+// DesiredVolume is a dynamic host volume that the edge shall have, or delete.
+type DesiredVolume struct {
+	ID         fleet.VolumeID    `cbor:"1,keyasint"`
+	Namespace  string            `cbor:"2,keyasint"`
+	Name       string            `cbor:"3,keyasint"`
+	Plugin     string            `cbor:"4,keyasint,omitempty"`
+	Parameters map[string]string `cbor:"5,keyasint,omitempty"`
+	// Path is the folder of a registered volume, which the edge neither makes nor deletes; "": the plugin makes one.
+	Path        string      `cbor:"6,keyasint,omitempty"`
+	Delete      bool        `cbor:"7,keyasint,omitempty"`
+	Pending     bool        `cbor:"8,keyasint,omitempty"` // the cluster has not heard that it is ready
+	ModifyIndex fleet.Index `cbor:"9,keyasint"`
 }
 
 // DesiredAlloc is an allocation to run. The specification of its job is sent once, as a Body with the hash JobHash.

@@ -45,6 +45,16 @@ type row struct {
 	Deployment        *uid      `cbor:"15,keyasint,omitempty"`
 	Hold              *rowHold  `cbor:"16,keyasint,omitempty"`
 	Released          bool      `cbor:"17,keyasint,omitempty"`
+
+	Volume *rowVolume `cbor:"18,keyasint,omitempty"`
+}
+
+// rowVolume is the frozen form of a fleet.VolumeReport.
+type rowVolume struct {
+	ID       uid    `cbor:"1,keyasint"`
+	State    string `cbor:"2,keyasint"`
+	Path     string `cbor:"3,keyasint,omitempty"`
+	Capacity int64  `cbor:"4,keyasint,omitempty"`
 }
 
 // rowHold is the frozen form of a fleet.Hold. Since is nanoseconds after the row's wall clock.
@@ -96,6 +106,12 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 		r.Hold = &rowHold{
 			By: sanitizeText(h.By, maxRowName), Reason: sanitizeText(h.Reason, maxRowText), Since: h.Since - t.Wall,
 			JobVersion: h.JobVersion, NoDelay: h.NoDelay,
+		}
+	}
+	if v := t.Volume; v != nil {
+		r.Volume = &rowVolume{
+			ID: uid(sanitizeText(string(v.ID), maxRowName)), State: sanitizeText(v.State, maxRowName),
+			Path: sanitizeText(v.Path, maxRowText), Capacity: v.Capacity,
 		}
 	}
 	if t.Deployment != "" {
@@ -154,6 +170,9 @@ func (r *row) toTransition() fleet.Transition {
 	}
 	if h := r.Hold; h != nil {
 		t.Hold = &fleet.Hold{By: h.By, Reason: h.Reason, Since: r.Wall + h.Since, JobVersion: h.JobVersion, NoDelay: h.NoDelay}
+	}
+	if v := r.Volume; v != nil {
+		t.Volume = &fleet.VolumeReport{ID: fleet.VolumeID(v.ID), State: v.State, Path: v.Path, Capacity: v.Capacity}
 	}
 	if r.Deployment != nil {
 		t.Deployment = fleet.DeploymentID(*r.Deployment)

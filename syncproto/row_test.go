@@ -89,6 +89,11 @@ func TestAnyRowComesBack(t *testing.T) {
 				JobVersion: rapid.Uint64().Draw(t, "job version"), NoDelay: rapid.Bool().Draw(t, "no delay"),
 			}
 		}
+		if rapid.Bool().Draw(t, "has a volume") {
+			tr.Volume = &fleet.VolumeReport{
+				ID: fleet.VolumeID(id.Draw(t, "volume")), State: short.Draw(t, "volume state"), Path: text.Draw(t, "path"), Capacity: rapid.Int64().Draw(t, "capacity"),
+			}
+		}
 		if rapid.Bool().Draw(t, "has a state") {
 			tr.TaskState = &fleet.TaskState{
 				State: short.Draw(t, "state"), Failed: rapid.Bool().Draw(t, "failed"), Restarts: rapid.Uint64().Draw(t, "restarts"),
@@ -112,7 +117,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 17, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 18, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

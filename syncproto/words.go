@@ -42,6 +42,7 @@ var words = []string{
 	27: fleet.TaskRestored,
 	28: fleet.TaskLostAtReboot,
 	29: fleet.TaskReconnected,
+	30: string(fleet.TransitionVolume),
 }
 
 // wordNumbers is the inverse of words.

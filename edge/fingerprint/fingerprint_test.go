@@ -91,6 +91,8 @@ func TestBoard(t *testing.T) {
 		"cpu.modelname": "Small Board 4", "memory.totalbytes": "3977805824",
 		"kernel.name": "linux", "kernel.arch": runtime.GOARCH, "kernel.version": "6.6.31-v8",
 		"os.name": "boardos", "os.version": "12", "unique.hostname": "till-17", "driver.sim": "1",
+		"plugins.host_volume.mkdir.version": "0.0.1",
+
 		"unique.storage.bytestotal": n.Attributes["unique.storage.bytestotal"], // the real disk of this machine
 	}
 	if !maps.Equal(n.Attributes, want) {

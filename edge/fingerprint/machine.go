@@ -22,6 +22,8 @@ const (
 	maxFile = 1 << 20
 	// fallbackMHz is a core's clock rate if the system does not tell it.
 	fallbackMHz = 1000
+	// volumePluginVersion is the version of Nomad's plugin mkdir, which edge/hostvolumes does the work of.
+	volumePluginVersion = "0.0.1"
 )
 
 // machine is the part of the node that does not change while an agent runs.
@@ -53,6 +55,8 @@ func readMachine(root, dataDir string) (machine, error) {
 		"kernel.arch":      runtime.GOARCH,
 		"kernel.version":   readLine(root, "proc/sys/kernel/osrelease"),
 		"unique.hostname":  readLine(root, "proc/sys/kernel/hostname"),
+
+		fleet.VolumePluginAttribute: volumePluginVersion,
 	}
 	attrs["os.name"], attrs["os.version"] = readRelease(root)
 	if attrs["unique.hostname"] == "" {

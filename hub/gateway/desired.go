@@ -56,6 +56,12 @@ func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []s
 		}
 		b.addAlloc(a, a.AllocModifyIndex > received)
 	}
+	for v := range view.VolumesOn(d.node) {
+		if !d.full || v.ModifyIndex > d.sent {
+			newest = max(newest, v.ModifyIndex)
+			b.addVolume(v)
+		}
+	}
 	d.sent = newest
 	if d.full && !b.hasEntries() {
 		return nil
@@ -120,14 +126,14 @@ func (b *frameBuilder) lastFrame() *syncproto.Desired { return &b.frames[len(b.f
 
 func (b *frameBuilder) hasEntries() bool {
 	f := &b.frames[0]
-	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0
+	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0 || len(f.Volumes) > 0
 }
 
 // frameWithSpace returns the frame that the next entry of size bytes goes into: the last one, or a
 // new one where that is full.
 func (b *frameBuilder) frameWithSpace(size int) *syncproto.Desired {
 	f := b.lastFrame()
-	if len(f.Run)+len(f.Stop) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
+	if len(f.Run)+len(f.Stop)+len(f.Volumes) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
 		b.frames = append(b.frames, syncproto.Desired{})
 		b.size = 0
 	}
@@ -167,6 +173,22 @@ func (b *frameBuilder) addDesiredStop(a *fleet.Alloc, reason string) {
 	}
 	f := b.frameWithSpace(stopBytes(&stop))
 	f.Stop = append(f.Stop, stop)
+}
+
+func (b *frameBuilder) addVolume(v *fleet.Volume) {
+	want := syncproto.DesiredVolume{
+		ID: v.ID, Namespace: v.Namespace, Name: v.Name, Plugin: v.PluginID, Parameters: v.Parameters,
+		Delete: v.Deleting, Pending: v.State != fleet.VolumeReady, ModifyIndex: v.ModifyIndex,
+	}
+	if v.Registered {
+		want.Path = v.HostPath
+	}
+	n := entryBytes + len(v.ID) + len(v.Namespace) + len(v.Name) + len(v.PluginID) + len(want.Path)
+	for name, value := range v.Parameters {
+		n += elementBytes + len(name) + len(value)
+	}
+	f := b.frameWithSpace(n)
+	f.Volumes = append(f.Volumes, want)
 }
 
 // Upper bounds in bytes: of an entry's numbers and field heads, and of one element of a list in it.

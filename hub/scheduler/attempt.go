@@ -155,7 +155,7 @@ func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
 	groups := map[string]*feasibility{}
 	for i := range a.job.TaskGroups {
 		g := &a.job.TaskGroups[i]
-		f, err := newFeasibility(a.job, g)
+		f, err := newFeasibility(a.view, a.job, g)
 		if err != nil {
 			return nil, err
 		}

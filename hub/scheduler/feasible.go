@@ -10,6 +10,7 @@ import (
 // feasibility decides on which nodes a group of a job may run, apart from their resources. It checks
 // properties that a node class has in common once for each class. Only one goroutine may use it.
 type feasibility struct {
+	cluster volumeReader
 	job     *fleet.Job
 	conds   []placement.Condition // constraints that hold for all nodes of a class or for none
 	perNode []placement.Condition // constraints that refer to unique properties of a node
@@ -31,9 +32,14 @@ const (
 	missingNetwork = "missing network"
 )
 
+// volumeReader is the part of state.View that knows dynamic host volumes.
+type volumeReader interface {
+	Volume(id fleet.VolumeID) (*fleet.Volume, bool)
+}
+
 // newFeasibility compiles the constraints of a group and its tasks. It fails if one of them is invalid.
-func newFeasibility(job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
-	f := &feasibility{job: job, classes: map[string]verdict{}}
+func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasibility, error) {
+	f := &feasibility{cluster: c, job: job, classes: map[string]verdict{}}
 	all := append([]fleet.Constraint{}, job.Constraints...)
 	all = append(all, g.Constraints...)
 	seen := map[string]bool{}
@@ -115,7 +121,17 @@ func (f *feasibility) whyInfeasible(n *fleet.Node) string {
 func (f *feasibility) hasVolumes(n *fleet.Node) bool {
 	for i := range f.volumes {
 		v := &f.volumes[i]
-		if h, ok := n.HostVolumes[v.Source]; !v.PerAlloc && (!ok || !v.MayMount(h)) {
+		if v.PerAlloc {
+			continue
+		}
+		h, ok := n.HostVolumes[v.Source]
+		if !ok || !v.MayMount(h) {
+			return false
+		}
+		if h.ID == "" {
+			continue
+		}
+		if dynamic, ok := f.cluster.Volume(h.ID); !ok || !dynamic.Admits(f.job.Namespace, v) {
 			return false
 		}
 	}

@@ -284,20 +284,24 @@ func (c *cluster) missNodeHeartbeat(id fleet.NodeID) {
 
 // reportAllocStatus applies what a node's edge says of an allocation.
 func (c *cluster) reportAllocStatus(a *fleet.Alloc, status string) {
-	c.seq[a.NodeID]++
-	row, err := syncproto.EncodeRow(fleet.Transition{
-		Seq: c.seq[a.NodeID], Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status,
-	})
+	c.reportRow(a.NodeID, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: a.ID, ClientStatus: status})
+}
+
+// reportRow applies the next row of a node's journal.
+func (c *cluster) reportRow(n fleet.NodeID, t fleet.Transition) {
+	c.seq[n]++
+	t.Seq = c.seq[n]
+	row, err := syncproto.EncodeRow(t)
 	if err != nil {
 		c.tb.Fatal(err)
 	}
 	res := c.mustApplyCommand(state.AllocUpdates{EvalSeed: c.newID(), Now: c.now.UnixNano(), Batches: []state.NodeRows{{
-		NodeID: a.NodeID, Epoch: c.epoch[a.NodeID], First: c.seq[a.NodeID], Prev: c.chain[a.NodeID], Rows: [][]byte{row},
+		NodeID: n, Epoch: c.epoch[n], First: c.seq[n], Prev: c.chain[n], Rows: [][]byte{row},
 	}}})
 	if code := res.Updates[0].Code; code != "" {
-		c.tb.Fatalf("report %s: %s %s", status, code, res.Updates[0].Message)
+		c.tb.Fatalf("report %+v: %s %s", t, code, res.Updates[0].Message)
 	}
-	c.chain[a.NodeID] = syncproto.ChainHash(c.chain[a.NodeID], row)
+	c.chain[n] = syncproto.ChainHash(c.chain[n], row)
 }
 
 // job returns a service with one task for the sim driver.

@@ -27,6 +27,7 @@ type cluster interface {
 	Scheduling() fleet.SchedulerConfiguration
 	Pool(name string) (*fleet.Pool, bool)
 	AwaitingEvals() iter.Seq[*fleet.Evaluation]
+	Volume(id fleet.VolumeID) (*fleet.Volume, bool)
 }
 
 // ranking finds nodes for the placements of one group. Candidates of one bucket have independent scores,
@@ -88,7 +89,7 @@ func (c *candidate) scoreWithPart(part float64) float64 {
 // newRanking makes the ranking of a group. draw is nil if every placement names its node. It fails if a
 // constraint or affinity cannot be compiled.
 func newRanking(c cluster, job *fleet.Job, g *fleet.TaskGroup, t *plannedUsage, draw *nodeSampler) (*ranking, error) {
-	where, err := newFeasibility(job, g)
+	where, err := newFeasibility(c, job, g)
 	if err != nil {
 		return nil, err
 	}

@@ -173,6 +173,8 @@ var commands = commandsByKind(
 	declareCommand(110, (*tx).nodeRevoke),
 	declareCommand(112, (*tx).clusterSeal),
 	declareCommand(120, (*tx).nodeReadmit),
+	declareCommand(130, (*tx).volumeStore),
+	declareCommand(131, (*tx).volumeDelete),
 )
 
 // kinds maps the Go type of each command to its kind.

@@ -94,6 +94,13 @@ func samples() []state.Command {
 		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", EvalSeed: "s", Now: 110},
 		state.ClusterSeal{ClusterID: "c", Sealed: []byte{1, 2}, SealKey: "k"},
 		state.NodeReadmit{NodeID: n.ID, Now: 120},
+		state.VolumeStore{Volume: fleet.Volume{
+			Namespace: "default", ID: "v", Name: "data", PluginID: "mkdir", NodePool: "ships", NodeID: n.ID, RequestedCapacityMinBytes: 1, RequestedCapacityMaxBytes: 2, CapacityBytes: 3,
+			Constraints: []fleet.Constraint{{LTarget: "${meta.a}", RTarget: "b", Operand: "="}}, Parameters: map[string]string{"mode": "0750"}, HostPath: "/srv",
+			RequestedCapabilities: []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}}, State: fleet.VolumeReady, StateDescription: "why",
+			Registered: true, Deleting: true, CreateIndex: 4, CreateTime: 5, ModifyIndex: 6, ModifyTime: 7,
+		}, Now: 130},
+		state.VolumeDelete{Namespace: "default", ID: "v", Force: true, Now: 131},
 	}
 }
 

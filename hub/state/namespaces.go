@@ -66,15 +66,15 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	}
 	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
-			WithHint("stop its jobs, and wait until their nodes have said that what ran has ended")}
+			WithHint("stop its jobs, delete its volumes, and wait until their nodes have said that what ran has ended")}
 	}
 	namespaceTable.removeRow(t, k)
 	namespaceTable.markChanged(t)
 	return Result{}
 }
 
-// namespaceUsers describes up to maxUsersShown jobs that are not dead, or if there is none, allocations
-// whose end their edge has not confirmed. The namespace must not be deleted while there are any.
+// namespaceUsers describes up to maxUsersShown jobs that are not dead, or if there is none, volumes, or else
+// allocations whose end their edge has not confirmed. The namespace must not be deleted while there are any.
 func (t *tx) namespaceUsers(ns string) []string {
 	var out []string
 	for row := range jobTable.scanPrefix(t.base, indexID, key(ns)) {
@@ -85,6 +85,18 @@ func (t *tx) namespaceUsers(ns string) []string {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("job %s (%s)", row.job.ID, row.job.Status))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for v := range volumeTable.scanRows(t.base) {
+		if v.Namespace != ns {
+			continue
+		}
+		if len(out) == maxUsersShown {
+			return append(out, "…")
+		}
+		out = append(out, fmt.Sprintf("volume %s (%s)", v.Name, fleet.Short(v.ID)))
 	}
 	if len(out) > 0 {
 		return out

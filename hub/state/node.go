@@ -62,7 +62,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	n.Drivers = withUpdateTimes(before.Drivers, said.Drivers, time.Unix(0, w.now).UTC())
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
 	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort
-	n.HostVolumes = said.HostVolumes
+	n.HostVolumes = t.withDynamicVolumes(said.ID, said.HostVolumes)
 	n.Resources, n.Reserved, n.Version = said.Resources, said.Reserved, said.Version
 	n.DescriptionHash = said.DescriptionHash
 	if said.Address != "" {

@@ -140,6 +140,9 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 		offline[i] = n.linkDown
 		if tr.Alloc == "" || t.currentAlloc(tr.Alloc) == nil {
 			n.history.appendEntries(t.rowEntry(f, i, n.linkDown))
+			if tr.Volume != nil {
+				t.applyVolumeReport(n, &tr, w)
+			}
 			t.forgetEndedOrphan(n, &tr)
 			continue
 		}

@@ -1,0 +1,23 @@
+package allocs
+
+import (
+	"context"
+	"fmt"
+)
+
+// UsesVolume reports whether an allocation of the namespace that has not ended, or whose job is not known yet, uses
+// the host volume of that name.
+func (a *Allocs) UsesVolume(ctx context.Context, namespace, name string) (bool, error) {
+	desired, err := a.readDesired(ctx)
+	if err != nil {
+		return false, fmt.Errorf("find the users of host volume %s: %w", name, err)
+	}
+	states := a.cfg.Journal.States()
+	for id, w := range desired {
+		ended := states[id].Terminal() && a.activeAllocOf(id) == nil
+		if !ended && w.Alloc.Namespace == namespace && (w.Alloc.Job == nil || w.Alloc.UsesVolume(name)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
