@@ -222,6 +222,7 @@ func (a *API) registerRoutes() {
 	a.serviceRoutes()
 	a.scalingRoutes()
 	a.namespaceRoutes()
+	a.volumeRoutes()
 	a.tokenRoutes()
 	a.mux.HandleFunc("GET /v1/metrics", a.serveMetrics)
 	a.mux.HandleFunc(catchAllPattern, a.serveUnrouted)

@@ -51,6 +51,7 @@ var listEndpoints = []listEndpoint{
 	{"/v1/node/pool/{name}/nodes", "/v1/node/pool/default/nodes", "ID", (*listFixture).addNode},
 	{"/v1/node/pool/{name}/jobs", "/v1/node/pool/default/jobs", "ID", (*listFixture).addJob},
 	{"/v1/join/tokens", "/v1/join/tokens", "ID", (*listFixture).addJoinToken},
+	{"/v1/volumes", "/v1/volumes", "ID", (*listFixture).addVolume},
 	{"/v1/namespaces", "/v1/namespaces", "Name", (*listFixture).addNamespace},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
 	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
@@ -67,7 +68,7 @@ var noLists = []string{
 	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/action", "/v1/job/{id}/actions", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
 	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/join/token/{id}", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
 	"/v1/node/{id}/history", "/v1/node/{id}/{what}", "/v1/operator/autopilot/health", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
-	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers",
+	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers", "/v1/volume/host/{id}",
 }
 
 // TestEveryListIsKnown fails for an endpoint that is neither among the lists, which the
@@ -151,6 +152,7 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addNode()
 		l.addNodePool()
 		l.addNamespace()
+		l.addVolume()
 		l.addRevocation()
 		l.addJoinToken()
 	}
@@ -218,6 +220,14 @@ func (l *listFixture) addJoinToken() {
 func (l *listFixture) addNodePool() {
 	l.n++
 	mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: fmt.Sprintf("pool%d", l.n)}})
+}
+
+func (l *listFixture) addVolume() {
+	l.n++
+	mustApply(l.t, l.hub, state.VolumeStore{Volume: fleet.Volume{
+		ID: fleet.VolumeID(fleet.DeriveUUID("volume", fmt.Sprint(l.n))), Name: fmt.Sprintf("data%d", l.n), Namespace: "default", NodeID: nodeID, PluginID: fleet.VolumePluginMkdir,
+		RequestedCapabilities: []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}},
+	}})
 }
 
 func (l *listFixture) addNamespace() {

@@ -1,0 +1,237 @@
+package api
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+
+	"skerry/api"
+	"skerry/fleet"
+	"skerry/fleet/placement"
+	"skerry/fleet/validate"
+	"skerry/hub/state"
+)
+
+func (a *API) volumeRoutes() {
+	a.mux.HandleFunc("GET /v1/volumes", a.readHandler(a.listVolumes))
+	a.mux.HandleFunc("GET /v1/volume/host/{id}", readObject(a, "volumes", needVolume, a.readVolume))
+	a.mux.HandleFunc("DELETE /v1/volume/host/{id}", a.writeHandler(a.deleteVolume))
+	a.handlePutAndPost("/v1/volume/host/create", writeBody(a, a.createVolume))
+	a.handlePutAndPost("/v1/volume/host/register", writeBody(a, a.registerVolume))
+	a.mux.HandleFunc("/v1/volume/csi/", func(w http.ResponseWriter, r *http.Request) {
+		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "%s %s: CSI is not supported", r.Method, r.URL.Path).
+			WithHint("use a dynamic host volume: skerry volume create"))
+	})
+}
+
+// volumeState returns the state of a volume: that of a ready one goes by its node.
+func volumeState(v *state.View, vol *fleet.Volume) string {
+	if n, ok := v.Node(vol.NodeID); vol.State == fleet.VolumeReady && (!ok || n.Status != fleet.NodeReady) {
+		return fleet.VolumeUnavailable
+	}
+	return vol.State
+}
+
+// listVolumes lists the dynamic host volumes of a namespace by id. There are no volumes of other types.
+func (a *API) listVolumes(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+	p := r.URL.Query()
+	kind := cmp.Or(p.Get("type"), fleet.VolumeHost)
+	if kind != fleet.VolumeHost && kind != fleet.VolumeCSI {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "list volumes: there is no type %q", kind).WithHint("type=host lists dynamic host volumes")
+	}
+	wanted := selectItems(v.Volumes(q.prefix), func(vol *fleet.Volume) bool {
+		return kind == fleet.VolumeHost && (q.namespace == "*" || q.namespace == vol.Namespace) &&
+			(p.Get("node_id") == "" || p.Get("node_id") == string(vol.NodeID)) && (p.Get("node_pool") == "" || p.Get("node_pool") == vol.NodePool)
+	})
+	answer, err := page(r, wanted, func(vol *fleet.Volume) string { return string(vol.ID) }, func(vol *fleet.Volume) api.VolumeStub {
+		return api.VolumeStub{
+			Namespace: vol.Namespace, ID: vol.ID, Name: vol.Name, PluginID: vol.PluginID, NodePool: vol.NodePool, NodeID: vol.NodeID,
+			CapacityBytes: vol.CapacityBytes, State: volumeState(v, vol), StateDescription: vol.StateDescription, Deleting: vol.Deleting,
+			CreateIndex: vol.CreateIndex, CreateTime: vol.CreateTime, ModifyIndex: vol.ModifyIndex, ModifyTime: vol.ModifyTime,
+		}
+	})
+	return answer, max(v.TableIndex("volumes"), 1), err
+}
+
+// needVolume returns the volume whose id is in the request's path. CodeNotFound: the state does not have it in the
+// namespace.
+func needVolume(v *state.View, r *http.Request) (*fleet.Volume, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, err
+	}
+	id := fleet.VolumeID(r.PathValue("id"))
+	vol, ok := v.Volume(id)
+	if !ok || q.namespace != "*" && vol.Namespace != q.namespace {
+		return nil, fleet.Errorf(fleet.CodeNotFound, "volume %q not found", id)
+	}
+	return vol, nil
+}
+
+// readVolume answers with a volume and the allocations that use it.
+func (a *API) readVolume(v *state.View, _ *http.Request, _ query, vol *fleet.Volume) (any, fleet.Index, error) {
+	answer, index := api.Volume{Volume: *vol}, vol.ModifyIndex
+	answer.State = volumeState(v, vol)
+	if n, ok := v.Node(vol.NodeID); ok {
+		index = max(index, n.ModifyIndex)
+	}
+	for al := range v.AllocsByNode(vol.NodeID) {
+		if al.OccupiesNode() && vol.UsedBy(al) {
+			answer.Allocations = append(answer.Allocations, allocStub(al))
+			index = max(index, al.CreateIndex)
+		}
+	}
+	return answer, index, nil
+}
+
+// createVolume chooses a node for a volume, unless the request names one, and has its edge make the folder.
+func (a *API) createVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
+	return a.storeVolume(r, req, "create", func(vol *fleet.Volume) {
+		vol.PluginID = cmp.Or(vol.PluginID, fleet.VolumePluginMkdir)
+		vol.HostPath = ""
+	})
+}
+
+// registerVolume makes a folder that an edge has already a volume.
+func (a *API) registerVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
+	return a.storeVolume(r, req, "register", func(vol *fleet.Volume) { vol.Registered = true })
+}
+
+// storeVolume commits a new volume, or a change of the one whose id the request has. prepare completes the volume;
+// verb begins errors.
+func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, prepare func(*fleet.Volume)) (any, fleet.Index, error) {
+	if req.Volume == nil {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s a volume: the request has none", verb)
+	}
+	vol := *req.Volume
+	if ns := r.URL.Query().Get("namespace"); vol.Namespace == "" || ns != "" && ns != fleet.DefaultNamespace {
+		vol.Namespace = cmp.Or(ns, fleet.DefaultNamespace)
+	}
+	vol.State, vol.StateDescription, vol.Registered, vol.Deleting = "", "", false, false
+	if len(vol.RequestedCapabilities) == 0 {
+		vol.RequestedCapabilities = []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}}
+	}
+	for i := range vol.RequestedCapabilities {
+		c := &vol.RequestedCapabilities[i]
+		c.AttachmentMode = cmp.Or(c.AttachmentMode, fleet.AttachFileSystem)
+	}
+	prepare(&vol)
+	if err := validate.Volume(&vol); err != nil {
+		return nil, 0, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, 0, err
+	}
+	v := a.cfg.State.View()
+	warnings := ""
+	if _, known := v.Volume(vol.ID); vol.ID != "" && !known {
+		return nil, 0, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no volume %q to change", verb, vol.Name, vol.ID).WithHint("leave out the id of a new volume")
+	} else if !known {
+		node, err := placeVolume(v, &vol, verb)
+		if err != nil {
+			return nil, 0, err
+		}
+		if vol.NodeID, vol.ID = node.ID, fleet.VolumeID(a.cfg.NewID()); node.Status != fleet.NodeReady {
+			warnings = fmt.Sprintf("node %s is %s: the volume is made when it is back", node.Name, node.Status)
+		}
+	}
+	res, err := a.commitCommand(r.Context(), state.VolumeStore{Volume: vol, Now: a.cfg.Now().UnixNano()})
+	if err != nil {
+		return nil, res.Index, err
+	}
+	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
+		return nil, res.Index, err
+	}
+	if stored, ok := a.cfg.State.View().Volume(vol.ID); ok {
+		vol = *stored
+	}
+	return api.VolumeAnswer{Volume: &vol, Warnings: warnings, Index: res.Index}, res.Index, nil
+}
+
+// placeVolume returns the node for a new volume: the one that it names, else the suitable one that has the fewest
+// volumes.
+func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, error) {
+	conditions, err := placement.Conditions(vol.Constraints)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%s volume %s: %v", verb, vol.Name, err)
+	}
+	if vol.NodeID != "" {
+		n, ok := v.Node(vol.NodeID)
+		if !ok {
+			return nil, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no node %q", verb, vol.Name, vol.NodeID)
+		}
+		if why := whyNoVolume(n, vol, conditions); why != "" {
+			return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: node %s does not suit: %s", verb, vol.Name, n.Name, why)
+		}
+		return n, nil
+	}
+	var best *fleet.Node
+	fewest, reasons := 0, map[string]int{}
+	for n := range v.Nodes("") {
+		count, why := 0, whyNoVolume(n, vol, conditions)
+		for other := range v.VolumesOn(n.ID) {
+			if count++; other.Name == vol.Name {
+				why = cmp.Or(why, "it has a volume of that name")
+			}
+		}
+		switch {
+		case why == "" && !n.Schedulable():
+			reasons["it is not ready, or not eligible"]++
+		case why != "":
+			reasons[why]++
+		case best == nil || count < fewest:
+			best, fewest = n, count
+		}
+	}
+	if best == nil {
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: no node suits%s", verb, vol.Name, countReasons(reasons)).
+			WithHint("write node_id for an edge that is away: the volume is made when it is back")
+	}
+	return best, nil
+}
+
+// countReasons returns why nodes do not suit, with how many each.
+func countReasons(reasons map[string]int) string {
+	text := ""
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		text += fmt.Sprintf("; %d: %s", reasons[why], why)
+	}
+	return text
+}
+
+// whyNoVolume returns why a node cannot have a volume; "": it can.
+func whyNoVolume(n *fleet.Node, vol *fleet.Volume, conditions []placement.Condition) string {
+	if vol.NodePool != "" && vol.NodePool != fleet.AllPools && vol.NodePool != n.NodePool {
+		return "node pool " + n.NodePool
+	}
+	if n.Attributes[fleet.VolumePluginAttribute] == "" {
+		return "its agent has no plugin " + fleet.VolumePluginMkdir
+	}
+	if h, taken := n.HostVolumes[vol.Name]; taken && h.ID == "" {
+		return "it is configured with a host volume of that name"
+	}
+	for _, c := range conditions {
+		if !c.Holds(n) {
+			return c.Constraint().String()
+		}
+	}
+	return ""
+}
+
+// deleteVolume has an edge delete a volume that no allocation uses; force forgets the volume of an edge that never
+// comes back.
+func (a *API) deleteVolume(r *http.Request) (any, fleet.Index, error) {
+	q, err := parseQuery(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	force, err := queryFlag(r, "force", false)
+	if err != nil {
+		return nil, 0, err
+	}
+	return commitAnswer(a, r, state.VolumeDelete{
+		Namespace: q.namespace, ID: fleet.VolumeID(r.PathValue("id")), Force: force, Now: a.cfg.Now().UnixNano(),
+	}, indexAnswer)
+}
