@@ -74,7 +74,7 @@ func parseVolume(name string, src []byte) (fleet.Volume, error) {
 		case b.Type == "capability" && len(b.Labels) == 0:
 			err = readCapability(b.Body, &v)
 		case b.Type == "constraint" && len(b.Labels) == 0:
-			err = readConstraint(b.Body, &v)
+			err = readConstraint(src, b.Body, &v)
 		default:
 			rest.Blocks = append(rest.Blocks, b)
 		}
@@ -102,10 +102,19 @@ func readCapability(body *hclsyntax.Body, v *fleet.Volume) error {
 	return spec.Blocks(body, nil)
 }
 
-func readConstraint(body *hclsyntax.Body, v *fleet.Volume) error {
+// readConstraint reads a constraint, whose texts are taken as they are: ${…} in them names a property of a node.
+func readConstraint(src []byte, body *hclsyntax.Body, v *fleet.Volume) error {
 	var c fleet.Constraint
-	if err := spec.Attributes(body, map[string]any{"attribute": &c.LTarget, "operator": &c.Operand, "value": &c.RTarget}); err != nil {
-		return err
+	texts := map[string]*string{"attribute": &c.LTarget, "operator": &c.Operand, "value": &c.RTarget}
+	for _, attr := range body.Attributes {
+		into, known := texts[attr.Name]
+		if !known {
+			return spec.ErrorAt(attr.NameRange, "%q is not known, or not supported", attr.Name)
+		}
+		var err error
+		if *into, err = strconv.Unquote(string(attr.Expr.Range().SliceBytes(src))); err != nil {
+			return spec.ErrorAt(attr.Expr.Range(), "%s is not a text in quotes", attr.Name)
+		}
 	}
 	if c.Operand == "" {
 		c.Operand = fleet.OpEqual
@@ -131,14 +140,15 @@ func parseCapacity(text string) (int64, error) {
 	if m[3] != "" {
 		unit = 1024
 	}
-	for range strings.Index("kmgt", strings.ToLower(m[2])+"") + 1 {
-		if m[2] == "" || n > math.MaxInt64/unit {
-			break
+	steps := 0
+	if m[2] != "" {
+		steps = strings.Index("kmgt", strings.ToLower(m[2])) + 1
+	}
+	for range steps {
+		if err != nil || n > math.MaxInt64/unit {
+			return 0, fleet.Errorf(fleet.CodeInvalid, "%s is too large: %s", name, size)
 		}
 		n *= unit
-	}
-	if err != nil || n > math.MaxInt64/2 {
-		return 0, fleet.Errorf(fleet.CodeInvalid, "%s is too large: %s", name, size)
 	}
 	return n, nil
 }
