@@ -119,6 +119,7 @@ type Network struct {
 	DNS       *fleet.DNSConfig
 	Hosts     []string // further lines of /etc/hosts: "IP NAME"
 	Ports     []fleet.AssignedPort
+	TaskPorts []string // labels of those Ports that are in a network block of the task itself
 }
 
 // TaskConfig is what a driver needs to run a task. Variables in it are interpolated; folders are absolute.

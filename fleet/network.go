@@ -14,7 +14,7 @@ const (
 )
 
 // NetworkResource is what a group (or, as in old job files, a task) asks of its
-// node's network, and what an allocation was given of it: then the ports have values.
+// node's network. A task's ports are among those of its allocation.
 type NetworkResource struct {
 	Mode          string // default NetworkHost
 	Device        string
@@ -65,10 +65,22 @@ func (n *Node) HasNetworkMode(mode string) bool {
 	return mode == NetworkHost || n.Attributes[AttributeNetworkMode+mode] == "1"
 }
 
-// Ports returns all ports of a group's networks, those of fixed numbers first.
+// Ports returns all ports of a group's networks and of its tasks' own, in each network those of fixed numbers first.
 func (g *TaskGroup) Ports() []Port {
+	ports := networkPorts(g.Networks)
+	for i := range g.Tasks {
+		ports = append(ports, g.Tasks[i].Ports()...)
+	}
+	return ports
+}
+
+// Ports returns the ports of the network blocks of the task itself, as old job files have them.
+func (t *Task) Ports() []Port { return networkPorts(t.Resources.Networks) }
+
+// networkPorts returns the ports of networks, in each of them those of fixed numbers first.
+func networkPorts(networks []NetworkResource) []Port {
 	var ports []Port
-	for _, n := range g.Networks {
+	for _, n := range networks {
 		ports = append(append(ports, n.ReservedPorts...), n.DynamicPorts...)
 	}
 	return ports

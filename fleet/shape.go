@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"encoding/json"
+	"slices"
 	"strconv"
 )
 
@@ -18,9 +19,10 @@ type (
 	}
 
 	taskResourcesShape struct {
-		Cpu     cpuShape
-		Memory  memoryShape
-		Devices []AssignedDevice `json:",omitempty"`
+		Cpu      cpuShape
+		Memory   memoryShape
+		Networks []networkShape   `json:",omitempty"` // of the task's own ports
+		Devices  []AssignedDevice `json:",omitempty"`
 	}
 	sharedShape struct {
 		DiskMB   int
@@ -82,7 +84,7 @@ func (s *allocShape) addLegacyResources() {
 	s.TaskResources = make(map[string]*amountShape, len(has.Tasks))
 	for name, t := range has.Tasks {
 		s.TaskResources[name] = &amountShape{
-			CPU: t.Cpu.CpuShares, Cores: len(t.Cpu.ReservedCores), MemoryMB: t.Memory.MemoryMB, MemoryMaxMB: t.Memory.MemoryMaxMB, Devices: t.Devices,
+			CPU: t.Cpu.CpuShares, Cores: len(t.Cpu.ReservedCores), MemoryMB: t.Memory.MemoryMB, MemoryMaxMB: t.Memory.MemoryMaxMB, Networks: t.Networks, Devices: t.Devices,
 		}
 		s.Resources.CPU += t.Cpu.CpuShares
 		s.Resources.Cores += len(t.Cpu.ReservedCores)
@@ -129,6 +131,9 @@ func (a *Alloc) taskShape(t *Task) taskResourcesShape {
 	if a.Allotment != nil {
 		given := a.Allotment.Tasks[t.Name]
 		shape.Cpu.ReservedCores, shape.Devices = given.Cores, given.Devices
+		if own := t.Ports(); len(own) > 0 {
+			shape.Networks = a.networkShapes(own)
+		}
 	}
 	if t.Resources.Cores > 0 && a.AllocatedResources.Cores > 0 {
 		// The cpu of whole cores is shared out by how many a task has.
@@ -153,15 +158,34 @@ func (a *Alloc) sharedShape() sharedShape {
 	if a.Allotment == nil || len(a.Allotment.Ports) == 0 {
 		return shape
 	}
-	n := networkShape{Mode: NetworkHost, IP: a.Allotment.Ports[0].HostIP}
-	fixed := map[string]bool{}
+	var asked []Port
 	if g := a.Group(); g != nil {
-		for _, p := range g.Ports() {
-			fixed[p.Label] = p.Value > 0
-		}
+		asked = g.Ports()
 	}
 	for _, p := range a.Allotment.Ports {
 		shape.Ports = append(shape.Ports, portShape{p.Label, p.Value, p.To, p.HostIP})
+		if !slices.ContainsFunc(asked, func(q Port) bool { return q.Label == p.Label }) {
+			asked = append(asked, Port{Label: p.Label}) // of another version of the job
+		}
+	}
+	shape.Networks = a.networkShapes(asked)
+	return shape
+}
+
+// networkShapes returns the assigned numbers of ports, which the allocation has on the host's network.
+func (a *Alloc) networkShapes(asked []Port) []networkShape {
+	fixed, known := map[string]bool{}, map[string]bool{}
+	for _, p := range asked {
+		known[p.Label], fixed[p.Label] = true, p.Value > 0
+	}
+	n := networkShape{Mode: NetworkHost}
+	for _, p := range a.Allotment.Ports {
+		if !known[p.Label] {
+			continue
+		}
+		if n.IP == "" {
+			n.IP = p.HostIP
+		}
 		port := Port{Label: p.Label, Value: p.Value, To: p.To}
 		if fixed[p.Label] {
 			n.ReservedPorts = append(n.ReservedPorts, port)
@@ -169,8 +193,7 @@ func (a *Alloc) sharedShape() sharedShape {
 			n.DynamicPorts = append(n.DynamicPorts, port)
 		}
 	}
-	shape.Networks = []networkShape{n}
-	return shape
+	return []networkShape{n}
 }
 
 // UnmarshalJSON reads what MarshalJSON writes, and Nomad's own allocations.

@@ -216,9 +216,10 @@ func TestClientReadsAllotment(t *testing.T) {
 	j.TaskGroups[0].Tasks = slices.Clone(j.TaskGroups[0].Tasks)
 	j.TaskGroups[0].Tasks[0].Resources.Cores, j.TaskGroups[0].Tasks[0].Resources.MemoryMaxMB = 1, 600
 	j.TaskGroups[0].Networks = []fleet.NetworkResource{{Mode: "host", ReservedPorts: []fleet.Port{{Label: "http", Value: 80}}, DynamicPorts: []fleet.Port{{Label: "admin"}}}}
+	j.TaskGroups[0].Tasks[0].Resources.Networks = []fleet.NetworkResource{{Mode: "host", DynamicPorts: []fleet.Port{{Label: "own"}}}}
 	a.Job = &j
 	a.Allotment = &fleet.AssignedResources{
-		Ports: []fleet.AssignedPort{{Label: "http", Value: 80, HostIP: "192.0.2.1"}, {Label: "admin", Value: 20001, To: 9, HostIP: "192.0.2.1"}},
+		Ports: []fleet.AssignedPort{{Label: "http", Value: 80, HostIP: "192.0.2.1"}, {Label: "admin", Value: 20001, To: 9, HostIP: "192.0.2.1"}, {Label: "own", Value: 20002, HostIP: "192.0.2.1"}},
 		Tasks: map[string]fleet.AssignedTaskResources{"t": {Cores: []int{3}, Devices: []fleet.AssignedDevice{{Vendor: "v", Type: "gpu", Name: "m", DeviceIDs: []string{"g0"}}}}},
 	}
 	var got api.Allocation
@@ -228,7 +229,10 @@ func TestClientReadsAllotment(t *testing.T) {
 		len(task.Devices) != 1 || task.Devices[0].DeviceIDs[0] != "g0" {
 		t.Errorf("task %+v", task)
 	}
-	if len(shared.Ports) != 2 || shared.Ports[1].Value != 20001 || shared.Ports[1].To != 9 || shared.Ports[1].HostIP != "192.0.2.1" ||
+	if own := task.Networks; len(own) != 1 || own[0].IP != "192.0.2.1" || len(own[0].ReservedPorts) != 0 || len(own[0].DynamicPorts) != 1 || own[0].DynamicPorts[0].Value != 20002 {
+		t.Errorf("networks of the task %+v", own)
+	}
+	if len(shared.Ports) != 3 || shared.Ports[1].Value != 20001 || shared.Ports[1].To != 9 || shared.Ports[1].HostIP != "192.0.2.1" ||
 		len(shared.Networks) != 1 || shared.Networks[0].ReservedPorts[0].Value != 80 || shared.Networks[0].DynamicPorts[0].Label != "admin" {
 		t.Errorf("shared %+v", shared)
 	}

@@ -30,6 +30,9 @@ var publicVars = map[string][]string{"nodesim__nodesim.nomad": {"num_nodes=1", "
 // notSupported is the message about a block that nothing acts on yet.
 var notSupported = regexp.MustCompile(`^(.*) is not supported yet$`)
 
+// driverLimit is the message about what a driver can do on no machine.
+var driverLimit = regexp.MustCompile(`^driver "[a-z_]+" cannot (run|give|mount) `)
+
 // TestPublicJobFiles holds the table of docs/compatibility.md against the public job files: how many of those that the
 // reference takes are registered, and why the others are not. -rewrite writes the table anew.
 func TestPublicJobFiles(t *testing.T) {
@@ -96,6 +99,8 @@ func registrationReasons(t *testing.T, name string) map[string]bool {
 		case strings.HasPrefix(d.Message, "config of "):
 			driver, _, _ := strings.Cut(strings.TrimPrefix(d.Message, "config of "), ":")
 			reasons["the config block of driver "+driver] = true
+		case driverLimit.MatchString(d.Message):
+			reasons["something that the driver of the task cannot do"] = true
 		case strings.HasPrefix(d.Message, "template:"):
 			reasons["a function of a template"] = true
 		case strings.Contains(d.Message, `function "file" failed`):

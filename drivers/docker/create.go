@@ -219,7 +219,7 @@ func addDNS(host *container.HostConfig, dns *fleet.DNSConfig) error {
 	return nil
 }
 
-// publishPorts publishes the ports that a task names by their labels, for TCP and UDP as Nomad does.
+// publishPorts publishes the task's own ports and those that it names by their labels, for TCP and UDP as Nomad does.
 func publishPorts(config *container.Config, host *container.HostConfig, o *options, cfg drivers.TaskConfig) error {
 	if err := checkLabels(o, cfg); err != nil {
 		return err
@@ -227,7 +227,7 @@ func publishPorts(config *container.Config, host *container.HostConfig, o *optio
 	config.ExposedPorts, host.PortBindings = network.PortSet{}, network.PortMap{}
 	for _, p := range cfg.Network.Ports {
 		inside, mapped := o.portMap[p.Label]
-		if !mapped && !slices.Contains(o.ports, p.Label) {
+		if !mapped && !slices.Contains(o.ports, p.Label) && !slices.Contains(cfg.Network.TaskPorts, p.Label) {
 			continue
 		}
 		if !mapped {

@@ -3,6 +3,9 @@ package docker
 import (
 	"slices"
 
+	"github.com/moby/moby/api/types/container"
+
+	"skerry/drivers"
 	"skerry/drivers/record"
 )
 
@@ -22,4 +25,24 @@ func ParseLogLine(podman bool, line []byte) (int, []byte, bool) {
 func DecodeRecords(b []byte) {
 	_ = record.Decode(b, &exitRecord{})
 	_ = record.Decode(b, &logPosition{})
+}
+
+// PublishedPorts returns the ports of the machine that a task's container publishes, by port and protocol inside.
+func PublishedPorts(cfg drivers.TaskConfig) (map[string]string, error) {
+	o, err := parseOptions(Docker, cfg.Config, false)
+	if err != nil {
+		return nil, err
+	}
+	var config container.Config
+	var host container.HostConfig
+	if err := publishPorts(&config, &host, &o, cfg); err != nil {
+		return nil, err
+	}
+	ports := map[string]string{}
+	for at, bindings := range host.PortBindings {
+		for _, b := range bindings {
+			ports[at.String()] = b.HostPort
+		}
+	}
+	return ports, nil
 }

@@ -2,12 +2,14 @@ package docker_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"skerry/drivers"
 	"skerry/drivers/docker"
 	"skerry/fleet"
 )
@@ -135,4 +137,21 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"version":1,"code":3,"finished_at":12}`))
 	f.Add([]byte(`{"version":1,"inode":3,"offset":12,"streams":[{"number":1,"size":2},{}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) { docker.DecodeRecords(b) })
+}
+
+// TestPublishedPorts: a container publishes the ports that it names, and those of a network block of its own task.
+func TestPublishedPorts(t *testing.T) {
+	got, err := docker.PublishedPorts(drivers.TaskConfig{
+		Config: map[string]any{"image": "a", "ports": []any{"named"}, "port_map": map[string]any{"mapped": 53}},
+		Network: drivers.Network{TaskPorts: []string{"own", "mapped"}, Ports: []fleet.AssignedPort{
+			{Label: "named", Value: 20001, To: 80}, {Label: "mapped", Value: 20002}, {Label: "own", Value: 20003}, {Label: "of another task", Value: 20004},
+		}},
+	})
+	want := map[string]string{}
+	for inside, outside := range map[string]string{"80": "20001", "53": "20002", "20003": "20003"} {
+		want[inside+"/tcp"], want[inside+"/udp"] = outside, outside
+	}
+	if err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v; want %v", got, err, want)
+	}
 }

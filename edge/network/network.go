@@ -113,6 +113,9 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 	if p.Alloc.Allotment != nil {
 		n.Ports = slices.Clone(p.Alloc.Allotment.Ports)
 	}
+	for _, port := range p.Task.Ports() {
+		n.TaskPorts = append(n.TaskPorts, port.Label)
+	}
 	if err := h.checkDriver(p.Task, n); err != nil {
 		return err
 	}

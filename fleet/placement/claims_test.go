@@ -221,3 +221,27 @@ func TestAllottedVariables(t *testing.T) {
 		}
 	}
 }
+
+// TestTaskPorts: a port in the network block of a task is one of its allocation, and has the names of old job files.
+func TestTaskPorts(t *testing.T) {
+	own := fleet.TaskResources{Networks: []fleet.NetworkResource{{ReservedPorts: []fleet.Port{{Label: "fixed", Value: 80}}, DynamicPorts: []fleet.Port{{Label: "db"}}}}}
+	j := &fleet.Job{ID: "j", Name: "j", TaskGroups: []fleet.TaskGroup{{Name: "g", Tasks: []fleet.Task{{Name: "my-task", Resources: own}, {Name: "other"}}}}}
+	g := &j.TaskGroups[0]
+	if !g.NeedsAssignedResources() {
+		t.Fatal("the group asks for no ports")
+	}
+	a := &fleet.Alloc{Name: "j.g[0]", TaskGroup: "g", Job: j, Allotment: &fleet.AssignedResources{Ports: []fleet.AssignedPort{
+		{Label: "fixed", Value: 80, HostIP: "192.0.2.1"}, {Label: "db", Value: 20001, HostIP: "192.0.2.1"},
+	}}}
+	for _, task := range []string{"my-task", "other"} {
+		vars := taskenv.New(taskenv.Place{Alloc: a, Task: task}).Vars()
+		for k, want := range map[string]string{
+			"NOMAD_PORT_db": "20001", "NOMAD_ADDR_db": "192.0.2.1:20001", "NOMAD_PORT_fixed": "80",
+			"NOMAD_PORT_my_task_db": "20001", "NOMAD_IP_my_task_db": "192.0.2.1", "NOMAD_ADDR_my_task_db": "192.0.2.1:20001",
+		} {
+			if vars[k] != want {
+				t.Errorf("%s of %s is %q, want %q", k, task, vars[k], want)
+			}
+		}
+	}
+}

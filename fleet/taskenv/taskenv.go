@@ -229,6 +229,7 @@ func placeVars(p Place) map[string]string {
 		vars["NOMAD_META_"+strings.ToUpper(key)] = v
 	}
 	if g := a.Group(); g != nil {
+		taskPortVars(vars, g)
 		if t := g.Task(p.Task); t != nil {
 			vars["NOMAD_CPU_LIMIT"] = strconv.Itoa(t.Resources.CPU)
 			vars["NOMAD_MEMORY_LIMIT"] = strconv.Itoa(t.Resources.MemoryMB)
@@ -263,6 +264,22 @@ func assignedResourceVars(vars map[string]string, a *fleet.AssignedResources, ta
 			ids[i] = strconv.Itoa(id)
 		}
 		vars["NOMAD_CPU_CORES"] = strings.Join(ids, ",")
+	}
+}
+
+// taskPortVars adds the ports of tasks under the names that old job files use, with the task's name.
+func taskPortVars(vars map[string]string, g *fleet.TaskGroup) {
+	for i := range g.Tasks {
+		for _, p := range g.Tasks[i].Ports() {
+			label := envName(p.Label)
+			port, given := vars["NOMAD_HOST_PORT_"+label]
+			if !given {
+				continue
+			}
+			owned := envName(g.Tasks[i].Name) + "_" + label
+			vars["NOMAD_IP_"+owned], vars["NOMAD_PORT_"+owned] = vars["NOMAD_HOST_IP_"+label], port
+			vars["NOMAD_ADDR_"+owned] = vars["NOMAD_HOST_ADDR_"+label]
+		}
 	}
 }
 

@@ -19,7 +19,10 @@ var unsupported = []struct {
 	paths []string // of fields, without indexes
 }{
 	{"migrate of ephemeral_disk", "leave it out: nothing moves data between edges; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Migrate"}},
-	{"network block of a task", "move it into the group: a group's ports are those of all its tasks", []string{"TaskGroups.Tasks.Resources.Networks"}},
+	{"mode of a network block of a task", "write it in the group's network block: the tasks of a group have one network", []string{"TaskGroups.Tasks.Resources.Networks.Mode"}},
+	{"hostname of a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.Hostname"}},
+	{"dns in a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.DNS"}},
+	{"cni in a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.CNI"}},
 	{"${…} in the mode of a network", "write the mode itself: the edge is chosen by it", []string{"TaskGroups.Networks.Mode"}},
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
@@ -81,6 +84,7 @@ func Unsupported(j *fleet.Job) fleet.Problems {
 	})
 	refuseTemplateFunctions(j, &ps)
 	refuseDriverLimits(j, &ps)
+	refuseTaskPorts(j, &ps)
 	return ps
 }
 
@@ -129,6 +133,10 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 		for k := range g.Tasks {
 			t := &g.Tasks[k]
 			t.Services = plainServices(t.Services)
+			t.Resources.Networks = slices.Clone(t.Resources.Networks)
+			for n := range t.Resources.Networks {
+				t.Resources.Networks[n].Mode = strings.TrimPrefix(t.Resources.Networks[n].Mode, fleet.NetworkHost)
+			}
 			if g.RestartPolicy != nil && t.RestartPolicy != nil && *t.RestartPolicy == *g.RestartPolicy {
 				t.RestartPolicy = nil // of which its group tells
 			}

@@ -22,7 +22,7 @@ var unsupportedExamples = map[string]string{
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
-	"Mode":     `"${meta.network}"`,
+	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
 	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
@@ -86,7 +86,7 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 		}
 		if keys[i] == "Volumes" {
 			src, at = fmt.Sprintf(`{"Volumes": {"v": %s}}`, src), "Volumes.v."+at
-		} else if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "VolumeMounts" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" && i == 1 {
+		} else if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "VolumeMounts" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" {
 			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
 		} else {
 			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at

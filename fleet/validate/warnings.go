@@ -79,7 +79,7 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 			idle("healthy_deadline of the migrate block", "a drain waits until the replacements are healthy, or for its own deadline")
 		}
 	}
-	for _, n := range g.Networks {
+	for _, n := range allNetworksOf(g) {
 		for _, old := range []struct {
 			name string
 			used bool
@@ -96,6 +96,15 @@ func idleWarnings(g *fleet.TaskGroup) []string {
 		}
 	}
 	return out
+}
+
+// allNetworksOf returns the networks of a group and of its tasks.
+func allNetworksOf(g *fleet.TaskGroup) []fleet.NetworkResource {
+	all := slices.Clone(g.Networks)
+	for i := range g.Tasks {
+		all = append(all, g.Tasks[i].Resources.Networks...)
+	}
+	return all
 }
 
 // idleChecks names the attributes of checks that checks of their type do not have.
