@@ -35,12 +35,16 @@ test: ## every package, in random order, with the race detector where something 
 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
 DRIVERS := ./drivers/... ./edge/network/...
+# Job files that nobody here wrote, on real daemons.
+PUBLIC_JOBS := go test -trimpath -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
 	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+	$(PUBLIC_JOBS)
 
 test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
 	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
+	$(PUBLIC_JOBS)
 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
 	go test -trimpath -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept

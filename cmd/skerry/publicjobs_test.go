@@ -13,16 +13,15 @@ import (
 
 	"skerry/cmd/jobfile"
 	"skerry/drivers/builtin"
+	"skerry/fleet"
 	"skerry/fleet/jobspec"
 )
 
-// The part of docs/compatibility.md that TestPublicJobFiles writes.
-const (
-	compatibility    = "../../docs/compatibility.md"
-	publicJobsBegin  = "<!-- public job files -->\n"
-	publicJobsEnd    = "<!-- /public job files -->\n"
-	registersVerdict = "registers"
-)
+// compatibility has tables that tests write.
+const compatibility = "../../docs/compatibility.md"
+
+// registersVerdict stands for a job file that is registered.
+const registersVerdict = "registers"
 
 // publicVars are values for the files that need some.
 var publicVars = map[string][]string{"nodesim__nodesim.nomad": {"num_nodes=1", "server=127.0.0.1"}}
@@ -55,35 +54,48 @@ func TestPublicJobFiles(t *testing.T) {
 	for _, reason := range order {
 		fmt.Fprintf(&table, "| are refused: %s | %d |\n", reason, reasons[reason])
 	}
+	mustHaveTable(t, "public job files", table.String())
+}
+
+// mustHaveTable compares a table of docs/compatibility.md, between comments with its name, and writes it with -rewrite.
+func mustHaveTable(t *testing.T, name, table string) {
+	t.Helper()
+	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
 	text, err := os.ReadFile(compatibility)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(text), publicJobsBegin)
-	had, after, closed := strings.Cut(rest, publicJobsEnd)
+	before, rest, ok := strings.Cut(string(text), begin)
+	had, after, closed := strings.Cut(rest, end)
 	if !ok || !closed {
-		t.Fatalf("%s has no place for the table", compatibility)
+		t.Fatalf("%s has no place for the table %q", compatibility, name)
 	}
-	if had == table.String() {
+	if had == table {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("%s differs from what the files show, rewrite it with -rewrite:\n%s", compatibility, table.String())
+		t.Fatalf("%s differs from what the files show, rewrite it with -rewrite:\n%s", compatibility, table)
 	}
-	if err := os.WriteFile(compatibility, []byte(before+publicJobsBegin+table.String()+publicJobsEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(compatibility, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// registrationReasons returns why a job file is refused, each reason once; registersVerdict alone if it is not.
-func registrationReasons(t *testing.T, name string) map[string]bool {
+// parsePublicJob reads a job file as for its registration.
+func parsePublicJob(t *testing.T, name string) (*fleet.Job, error) {
+	t.Helper()
 	path := filepath.Join(jobspecs, name)
 	src, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	opts := jobspec.Options{ForRegistration: true, Configs: builtin.Configs(), Files: jobfile.FolderOf(path), Vars: publicVars[name]}
-	_, err = jobspec.Parse(name, src, opts)
+	return jobspec.Parse(name, src, opts)
+}
+
+// registrationReasons returns why a job file is refused, each reason once; registersVerdict alone if it is not.
+func registrationReasons(t *testing.T, name string) map[string]bool {
+	_, err := parsePublicJob(t, name)
 	if err == nil {
 		return map[string]bool{registersVerdict: true}
 	}

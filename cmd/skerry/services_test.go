@@ -122,6 +122,12 @@ func mustCloseAfterNotice(t *testing.T, hubAddress string, shop fleet.ServiceReg
 // mustDev runs a hub and an edge, and returns the address of the hub's API.
 func mustDev(t *testing.T) string {
 	t.Helper()
+	return mustDevWith(t, edged.Flags{})
+}
+
+// mustDevWith runs a hub and an edge with flags, and returns the address of the hub's API.
+func mustDevWith(t *testing.T, flags edged.Flags) string {
+	t.Helper()
 	cfg := hub.Config{
 		Bootstrap: true, Name: "dev-hub", Bind: "127.0.0.1", DataDir: t.TempDir(),
 		HTTPPort: mustPort(t), QUICPort: mustPort(t), GossipPort: mustPort(t),
@@ -129,7 +135,7 @@ func mustDev(t *testing.T) string {
 	t.Cleanup(func() { mustLeaveNothing(t, cfg.DataDir, leftoverBound) })
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context())) // the shop is closed first
 	done := make(chan error, 1)
-	go func() { done <- dev(ctx, cfg, edged.Flags{}, slog.New(slog.DiscardHandler), io.Discard) }()
+	go func() { done <- dev(ctx, cfg, flags, slog.New(slog.DiscardHandler), io.Discard) }()
 	address := fmt.Sprintf("http://127.0.0.1:%d", cfg.HTTPPort)
 	eventually(t, "the edge is a healthy client", func() string {
 		var health struct{ Client *struct{ Ok bool } }
@@ -185,15 +191,18 @@ func mustPort(t *testing.T) int {
 // eventually tries until missing says that nothing is.
 func eventually(t *testing.T, what string, missing func() string) {
 	t.Helper()
+	if why := pollUntil(2*time.Minute, missing); why != "" {
+		t.Fatalf("%s: not after 2 minutes: %s", what, why)
+	}
+}
+
+// pollUntil polls until nothing is missing, or the bound has passed, and returns what is still missing.
+func pollUntil(bound time.Duration, missing func() string) string {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(2 * time.Minute); ; <-tick.C {
-		why := missing()
-		if why == "" {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not after 2 minutes: %s", what, why)
+	for deadline := time.Now().Add(bound); ; <-tick.C {
+		if why := missing(); why == "" || time.Now().After(deadline) {
+			return why
 		}
 	}
 }

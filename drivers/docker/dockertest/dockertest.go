@@ -35,6 +35,8 @@ type Config struct {
 	LiveRestore bool
 	// Log is the path of the file with the daemon's output, which Remove keeps; "": one in Dir.
 	Log string
+	// Bridge lets Docker make its usual network docker0. The caller must be in a network namespace of its own.
+	Bridge bool
 }
 
 // Daemon is a real daemon. Its methods may be called from any goroutine.
@@ -104,15 +106,17 @@ func New(cfg Config) (*Daemon, error) {
 	return d, nil
 }
 
-// dockerArgs returns the command line of dockerd, which makes no network.
+// dockerArgs returns the command line of dockerd, which makes no network without Bridge.
 func (d *Daemon) dockerArgs() []string {
 	args := []string{
 		"dockerd", "-H", "unix://" + d.Socket, "--data-root", filepath.Join(d.Dir, "data"), "--exec-root", filepath.Join(d.Dir, "exec"),
-		"--pidfile", filepath.Join(d.Dir, "pid"), "--bridge", "none", "--iptables=false", "--ip6tables=false",
-		"--containerd", filepath.Join(d.Dir, "c.sock"),
+		"--pidfile", filepath.Join(d.Dir, "pid"), "--iptables=false", "--ip6tables=false", "--containerd", filepath.Join(d.Dir, "c.sock"),
 	}
 	if d.LiveRestore {
 		args = append(args, "--live-restore")
+	}
+	if !d.Bridge {
+		args = append(args, "--bridge", "none")
 	}
 	return args
 }
