@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -136,6 +137,12 @@ func (d *Driver) setResources(host *container.HostConfig, o *options, r fleet.Re
 	if limit > memory {
 		host.MemoryReservation = memory << 20
 	}
+	if o.memoryAndSwap > 0 && o.memoryAndSwap < host.Memory {
+		return fleet.Errorf(fleet.CodeInvalid, "config of %s: memory_swap is %d bytes, and is less than the task's memory of %d", d.cfg.Name, o.memoryAndSwap, host.Memory).
+			WithHint("memory_swap is the sum of memory and swap")
+	}
+	host.MemoryReservation = cmp.Or(o.memoryReserved, host.MemoryReservation)
+	host.MemorySwap = cmp.Or(o.memoryAndSwap, host.MemorySwap)
 	if !o.cpuHardLimit {
 		return nil
 	}

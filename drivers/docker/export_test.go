@@ -7,6 +7,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/record"
+	"skerry/fleet"
 )
 
 // Keys returns the keys of a config block of docker.
@@ -25,6 +26,18 @@ func ParseLogLine(podman bool, line []byte) (int, []byte, bool) {
 func DecodeRecords(b []byte) {
 	_ = record.Decode(b, &exitRecord{})
 	_ = record.Decode(b, &logPosition{})
+}
+
+// PodmanLimits returns the limits of the container of a Podman task.
+func PodmanLimits(config map[string]any, r fleet.Resources) (container.HostConfig, error) {
+	o, err := parseOptions(Podman, config, false)
+	if err != nil {
+		return container.HostConfig{}, err
+	}
+	host := o.host
+	d := &Driver{cfg: Config{Name: Podman}}
+	err = d.setResources(&host, &o, r)
+	return host, err
 }
 
 // PublishedPorts returns the ports of the machine that a task's container publishes, by port and protocol inside.

@@ -41,12 +41,14 @@ type options struct {
 	authSoftFail bool
 	ports        []string       // labels of published ports
 	portMap      map[string]int // container ports by label, of old job files
-	volumes      []string       // SOURCE:TARGET[:OPTIONS]
-	mounts       []mount.Mount
-	cpuHardLimit bool
-	cpuPeriod    int64 // µs; 0: the daemon's
-	memoryHardMB int64
-	logging      bool // the job names the log driver
+	// memoryReserved and memoryAndSwap are Podman's limits in bytes; 0: those of the task's resources.
+	memoryReserved, memoryAndSwap int64
+	volumes                       []string // SOURCE:TARGET[:OPTIONS]
+	mounts                        []mount.Mount
+	cpuHardLimit                  bool
+	cpuPeriod                     int64 // µs; 0: the daemon's
+	memoryHardMB                  int64
+	logging                       bool // the job names the log driver
 }
 
 // parseOptions reads a task's config block for the driver with that name. The error names everything that is

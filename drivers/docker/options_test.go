@@ -155,3 +155,27 @@ func TestPublishedPorts(t *testing.T) {
 		t.Errorf("%v, %v; want %v", got, err, want)
 	}
 }
+
+// TestPodmanLimits: a Podman task may set its reservation, its swap and its labels.
+func TestPodmanLimits(t *testing.T) {
+	config := map[string]any{
+		"image": "a", "memory_reservation": "64m", "memory_swap": "1G", "memory_swappiness": 10, "selinux_opts": []any{"type:x_t"},
+	}
+	got, err := docker.PodmanLimits(config, fleet.Resources{MemoryMB: 256, MemoryMaxMB: 512})
+	if err != nil || got.Memory != 512<<20 || got.MemoryReservation != 64<<20 || got.MemorySwap != 1<<30 ||
+		got.MemorySwappiness == nil || *got.MemorySwappiness != 10 || !slices.Equal(got.SecurityOpt, []string{"label=type:x_t"}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	plain, err := docker.PodmanLimits(map[string]any{"image": "a"}, fleet.Resources{MemoryMB: 256, MemoryMaxMB: 512})
+	if err != nil || plain.MemoryReservation != 256<<20 || plain.MemorySwap != 512<<20 {
+		t.Errorf("without the keys: %+v, %v", plain, err)
+	}
+	for _, wrong := range []map[string]any{
+		{"image": "a", "memory_swap": "100m"}, {"image": "a", "memory_reservation": "much"}, {"image": "a", "memory_reservation": "-1m"},
+		{"image": "a", "memory_swap": "9999999999g"}, {"image": "a", "memory_swappiness": 101},
+	} {
+		if _, err := docker.PodmanLimits(wrong, fleet.Resources{MemoryMB: 256}); err == nil {
+			t.Errorf("%v is accepted", wrong)
+		}
+	}
+}

@@ -33,6 +33,17 @@ func (o *options) podmanKeys(r *reader) map[string]func(string, any) {
 	return map[string]func(string, any){
 		"working_dir": func(k string, v any) { o.config.WorkingDir = r.readText(k, v) },
 		"userns":      func(k string, v any) { o.host.UsernsMode = container.UsernsMode(r.readText(k, v)) },
+		"selinux_opts": func(k string, v any) {
+			for _, label := range r.readList(k, v) {
+				o.host.SecurityOpt = append(o.host.SecurityOpt, "label="+label)
+			}
+		},
+		"memory_reservation": func(k string, v any) { o.memoryReserved = r.readBytes(k, v) },
+		"memory_swap":        func(k string, v any) { o.memoryAndSwap = r.readBytes(k, v) },
+		"memory_swappiness": func(k string, v any) {
+			swappiness := r.readInteger(k, v, 0, 100)
+			o.host.MemorySwappiness = &swappiness
+		},
 		"apparmor_profile": func(k string, v any) {
 			o.host.SecurityOpt = append(o.host.SecurityOpt, "apparmor="+r.readText(k, v))
 		},

@@ -72,6 +72,30 @@ func (r *reader) readInteger(key string, value any, least, most int64) int64 {
 	return min(max(n, least), most)
 }
 
+// readBytes reads an amount of memory: a whole number, and b, k, m or g for bytes, KiB, MiB or GiB.
+func (r *reader) readBytes(key string, value any) int64 {
+	if r.isOpen(value) {
+		return 0
+	}
+	s, ok := textOf(value)
+	number, shift := strings.ToLower(s), 0
+	for unit, bits := range map[string]int{"b": 0, "k": 10, "m": 20, "g": 30} {
+		if digits, has := strings.CutSuffix(number, unit); has {
+			number, shift = digits, bits
+			break
+		}
+	}
+	n, err := strconv.ParseInt(number, 10, 64)
+	if !ok || err != nil || n < 0 || n > maxMemoryBytes>>shift {
+		r.rejectValue(key, "an amount such as 512m, with b, k, m or g", value)
+		return 0
+	}
+	return n << shift
+}
+
+// maxMemoryBytes is the largest amount of memory in a config block.
+const maxMemoryBytes = 1 << 50
+
 // readList reads a list of strings. nil gives none.
 func (r *reader) readList(key string, value any) []string {
 	switch v := value.(type) {
