@@ -2,6 +2,7 @@ package docker
 
 import (
 	"strings"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
 )
@@ -86,6 +87,17 @@ func parseDevice(s string) container.DeviceMapping {
 // processes are above the hard limits of this machine.
 func isLimitRefused(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "setrlimit") || strings.Contains(err.Error(), "setting rlimit"))
+}
+
+// portTries and portPause bound the wait until the monitor of a refused container lets go of its ports.
+const (
+	portTries = 10
+	portPause = 500 * time.Millisecond
+)
+
+// isPortHeld reports whether a container could not start because a process has one of its ports.
+func isPortHeld(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "address already in use")
 }
 
 // lowLimits are limits that a machine without the right to raise them permits.

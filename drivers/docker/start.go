@@ -18,6 +18,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 // Start starts a container, or finds it if it was started before under its task's ID. Its image is fetched if the
@@ -83,6 +84,9 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 			d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
 		}
 		id, err = d.runContainer(ctx, &o, cfg, image)
+		for try := 0; try < portTries && isPortHeld(err) && pace.Rest(ctx, portPause); try++ {
+			id, err = d.runContainer(ctx, &o, cfg, image)
+		}
 	}
 	if err != nil {
 		return drivers.Handle{}, err

@@ -1,5 +1,5 @@
 // Package pace waits between two tries, or between two polls of the state. The components of
-// the hub call it from their own goroutines. It starts none and persists nothing.
+// the hub, and drivers, call it from their own goroutines. It starts none and persists nothing.
 package pace
 
 import (
