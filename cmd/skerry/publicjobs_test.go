@@ -109,8 +109,7 @@ func registrationReasons(t *testing.T, name string) map[string]bool {
 		case m != nil:
 			reasons[m[1]] = true
 		case strings.HasPrefix(d.Message, "config of "):
-			driver, _, _ := strings.Cut(strings.TrimPrefix(d.Message, "config of "), ":")
-			reasons["the config block of driver "+driver] = true
+			reasons["the config block of driver "+strings.ReplaceAll(strings.TrimPrefix(d.Message, "config of "), `"`, "`")] = true
 		case driverLimit.MatchString(d.Message):
 			reasons["something that the driver of the task cannot do"] = true
 		case strings.HasPrefix(d.Message, "template:"):
