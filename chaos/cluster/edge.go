@@ -50,10 +50,11 @@ func (e *Edge) PowerCut() error {
 // killAllProcesses kills the agent, all processes below its data directory, and the containers with their daemon.
 func (e *Edge) killAllProcesses() error {
 	e.Kill()
-	if err := proc.KillBelow(e.Dir); err != nil {
+	// The daemon dies first, so that it does not record the ends of its containers.
+	if err := e.killContainers(); err != nil {
 		return err
 	}
-	return e.killContainers()
+	return proc.KillBelow(e.Dir)
 }
 
 // killContainers kills the container daemon and its containers.
@@ -69,13 +70,13 @@ func (e *Edge) Shutdown() error {
 	if err := e.Stop(); err != nil {
 		return err
 	}
-	if err := proc.KillBelow(e.Dir); err != nil {
-		return err
-	}
 	if e.Daemon != nil {
 		e.Daemon.Stop(syscall.SIGTERM)
 	}
-	return e.killContainers()
+	if err := e.killContainers(); err != nil {
+		return err
+	}
+	return proc.KillBelow(e.Dir)
 }
 
 // Boot starts the agent in a new boot of the machine, which must be off, and then the container daemon: the agent

@@ -23,8 +23,8 @@ var needDaemons = []schedule.Kind{
 const removeBound = 30 * time.Second
 
 // BreakDaemon does to an edge's container daemon, or to its containers, what the fault's kind says. A daemon that
-// was ended is started when the fault is healed; without a duration it is started at once. The evidence is the
-// number of containers that ran.
+// was ended is started when the fault is healed; without a duration it is started at once. The evidence is that the
+// daemon ran, with the number of its containers, or the number of containers that were killed or removed.
 func (p platform) BreakDaemon(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	e := p.s.fleet.Edge(edge)
 	d := e.Daemon
@@ -34,6 +34,9 @@ func (p platform) BreakDaemon(ctx context.Context, edge string, f schedule.Fault
 	before, err := d.FirstProcesses()
 	if err != nil {
 		return engine.Active{}, err
+	}
+	if !d.Runs() {
+		return engine.Done(0, edge+": its machine is off"), nil
 	}
 	switch f.Kind {
 	case schedule.ContainerKill:
@@ -47,9 +50,7 @@ func (p platform) BreakDaemon(ctx context.Context, edge string, f schedule.Fault
 	case schedule.ContainersLost:
 		err = d.LoseContainers()
 	case schedule.DaemonPause:
-		if err = d.Signal(syscall.SIGSTOP); err != nil {
-			return engine.Done(0, fmt.Sprintf("%s: %v", edge, err)), nil // its machine is off
-		}
+		err = d.Signal(syscall.SIGSTOP)
 	case schedule.DaemonRestart:
 		d.Stop(syscall.SIGTERM)
 	default:
@@ -79,7 +80,7 @@ func healedDaemon(ctx context.Context, e *cluster.Edge, f schedule.Fault, before
 			return e.StartDaemon(ctx)
 		},
 		Evidence: func() (uint64, string) {
-			return uint64(len(before)), fmt.Sprintf("%s: %d of %d containers of %s ran on without it", e.Name, outlived, len(before), d.Name)
+			return uint64(max(1, len(before))), fmt.Sprintf("%s: %d of %d containers of %s ran on without it", e.Name, outlived, len(before), d.Name)
 		},
 	}
 	if broken != nil || f.For > 0 {

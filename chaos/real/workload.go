@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"skerry/chaos/check"
@@ -82,7 +83,10 @@ func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 	}
 	contained, err := e.Daemon.FirstProcesses()
 	for _, pid := range contained {
-		// A runtime that is just making the container has no such variables.
+		if slices.Contains(pids, pid) {
+			continue
+		}
+		// The edge may not know the allocation any more. A runtime that is just making the container has no such variables.
 		if env, err := proc.Environ(pid); err == nil && env["NOMAD_ALLOC_ID"] != "" {
 			task := check.TaskKey{Alloc: fleet.AllocID(env["NOMAD_ALLOC_ID"]), Task: env["NOMAD_TASK_NAME"]}
 			live[task] = append(live[task], pid)
