@@ -150,13 +150,29 @@ func (d *Disk) PowerCut(kill func() error) error {
 	if err := d.shutDownFilesystem(); err != nil {
 		return err
 	}
-	if err := d.unmountWithRetries(); err != nil {
-		return err
-	}
-	if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
+	if err := d.mountAgain(); err != nil {
 		return d.wrapError("mount, after a power cut,", err)
 	}
 	return d.checkPowerCutLoss()
+}
+
+// heldTimeout bounds the time for which another mount namespace may hold a disk, on a loaded machine.
+const heldTimeout = time.Minute
+
+// mountAgain unmounts a file system that was shut down, and mounts it again from the image. A container that is just
+// starting has a copy of all mounts for a moment: until it drops them, a mount brings the old file system back.
+func (d *Disk) mountAgain() error {
+	for end := time.Now().Add(heldTimeout); ; time.Sleep(50 * time.Millisecond) {
+		if err := d.unmountWithRetries(); err != nil {
+			return err
+		}
+		if err := runCommand("mount", "-o", "loop,noatime", d.image, d.dir); err != nil {
+			return err
+		}
+		if _, err := os.ReadFile(filepath.Join(d.dir, syncedFile)); !errors.Is(err, unix.EIO) || time.Now().After(end) {
+			return nil // checkPowerCutLoss reads the file again
+		}
+	}
 }
 
 // checkPowerCutLoss returns ErrRemembers if the unsynced marker file survived the power cut, and

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -82,6 +83,50 @@ func TestPowerCutForgets(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestPowerCutWaitsForOtherNamespaces cuts the power of a disk of which another mount namespace has a copy, as a
+// container that starts has for a moment.
+func TestPowerCutWaitsForOtherNamespaces(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	mustWrite(t, filepath.Join(dir, "kept"), "text", true)
+	holder := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo && exec sleep 600")
+	holder.Dir = "/"
+	said, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := said.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		// It holds the disk until this sees the file system that was shut down.
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick.C {
+			if _, err := os.ReadFile(filepath.Join(dir, "kept")); errors.Is(err, syscall.EIO) {
+				break
+			}
+		}
+		_ = holder.Process.Kill()
+		_ = holder.Wait()
+	}()
+	err = d.PowerCut(killNothing)
+	<-over
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "kept")); err != nil || string(b) != "text" {
+		t.Errorf("after the power cut the disk has %q, %v", b, err)
 	}
 }
 
