@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	"skerry/chaos/clock"
 	"skerry/chaos/proc"
@@ -91,16 +92,25 @@ func (e *Edge) Boot() error {
 	return e.StartDaemon(context.Background())
 }
 
+// daemonBound bounds the start of a container daemon, which a fault may end or stop meanwhile.
+const daemonBound = 4 * time.Minute
+
 // StartDaemon starts the container daemon unless it runs, waits until it answers, and gives it the image if it has
-// none. It does nothing for an edge without one.
+// none. It starts again if the daemon ends meanwhile. It does nothing for an edge without one.
 func (e *Edge) StartDaemon(ctx context.Context) error {
 	if e.Daemon == nil {
 		return nil
 	}
-	if err := e.Daemon.Start(ctx); err != nil {
-		return err
-	}
-	return e.Daemon.ImportBusybox(ctx, e.image)
+	return Eventually(ctx, daemonBound, "the container daemon of "+e.Name+" has its image", func(ctx context.Context) string {
+		err := e.Daemon.Start(ctx)
+		if err == nil {
+			err = e.Daemon.ImportBusybox(ctx, e.image)
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	})
 }
 
 // Reboot calls PowerCut and then Boot.
