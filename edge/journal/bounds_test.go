@@ -242,6 +242,35 @@ func TestTimeUntilTheEndOfABootCounts(t *testing.T) {
 	}
 }
 
+// TestUpkeepNeedsNoWrite leaves a journal alone: it stores the time by itself, and drops acknowledged rows that take
+// more than half of its room.
+func TestUpkeepNeedsNoWrite(t *testing.T) {
+	m := newMachine()
+	cfg := m.journalConfig(dbPath(t))
+	cfg.CheckpointEvery = 10 * time.Millisecond // also how often the writer checks
+	cfg.Paranoid, cfg.MaxBytes = false, 16<<10
+	var stored atomic.Int64
+	cfg.Step = func(label string) error {
+		if label == journal.StepWriteCheckpoint {
+			stored.Add(1)
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	defer mustClose(t, j)
+	for j.Usage().Bytes < cfg.MaxBytes*2/3 {
+		mustRecord(t, j, status(1, fleet.ClientRunning))
+	}
+	before := stored.Load()
+	m.advanceClocks(time.Minute)
+	mustWait(t, "the time to be stored", func() (bool, string) { return stored.Load() > before, "nothing was stored" })
+	j.Acknowledge(j.Head().Last)
+	mustWait(t, "acknowledged rows to go", func() (bool, string) {
+		u := j.Usage()
+		return u.Bytes <= cfg.MaxBytes/2, fmt.Sprintf("%+v", u)
+	})
+}
+
 func TestRelativeMonoGoesOn(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	cfg := m.journalConfig(path)
