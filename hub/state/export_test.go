@@ -61,3 +61,11 @@ func NoteChanges(n int) (kept int, forgotten fleet.Index) {
 
 // ChangesKept is how many are remembered at least.
 const ChangesKept = changesKept
+
+// ChangeNode changes a node's record as no command does, for tests of Check.
+func (s *Store) ChangeNode(index fleet.Index, id fleet.NodeID, change func(*fleet.Node)) {
+	gen := s.cur.Load()
+	t := beginEntry(gen.db, index)
+	change(&t.ownNodeRow(id).Node)
+	t.commitEntry(gen.db)
+}

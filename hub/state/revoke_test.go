@@ -3,6 +3,7 @@ package state_test
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"skerry/fleet"
@@ -67,6 +68,31 @@ func TestRevokeExpelsANode(t *testing.T) {
 	}
 	w.mustApply(state.NodePurge{NodeID: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
 	everythingRefused()
+}
+
+// TestCheckNoticesHalfARevocation changes the record of a node so that it and the list of revocations differ.
+func TestCheckNoticesHalfARevocation(t *testing.T) {
+	for name, c := range map[string]struct {
+		other  bool // change the other node, which is not revoked
+		change func(*fleet.Node)
+	}{
+		"not in the record": {false, func(n *fleet.Node) { n.Revoked = nil }},
+		"not in the list":   {true, func(n *fleet.Node) { n.Revoked = &fleet.Revocation{Reason: "stolen"} }},
+		"still ready":       {false, func(n *fleet.Node) { n.Status, n.DisconnectedAt = fleet.NodeReady, 0 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := clustered(newTestHarness(t))
+			id, other := w.addReadyNode("a"), w.addReadyNode("b")
+			w.mustApply(state.NodeRevoke{NodeID: id, Reason: "stolen", EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+			if c.other {
+				id = other
+			}
+			w.store.ChangeNode(w.index+1, id, c.change)
+			if err := w.store.View().Check(); err == nil || !strings.Contains(err.Error(), "revoked by its record") {
+				t.Errorf("the check says %v", err)
+			}
+		})
+	}
 }
 
 // A node that was purged can be revoked for the certificate that it has.
