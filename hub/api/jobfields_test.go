@@ -18,7 +18,7 @@ import (
 // jobFrames have the fields that an object of a job must have, by the name of Nomad's type.
 var jobFrames = map[string]string{
 	"Job": `{"ID": "j", "Name": "j", "Type": "service"}`, "TaskGroup": `{"Name": "g"}`,
-	"Task":       `{"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}`,
+	"Task":       `{"Name": "t", "Driver": "docker", "Config": {"image": "shop"}}`,
 	"Constraint": `{"LTarget": "${attr.a}", "RTarget": "1", "Operand": "="}`, "Affinity": `{"LTarget": "${attr.a}", "RTarget": "1", "Operand": "=", "Weight": 50}`,
 	"Spread": `{"Attribute": "${node.datacenter}", "Weight": 50}`, "SpreadTarget": `{"Value": "a", "Percent": 50}`,
 	"Service": `{"Name": "s", "Provider": "nomad", "PortLabel": "80"}`, "ServiceCheck": `{"Type": "http", "Path": "/", "Interval": 1000000000, "Timeout": 1000000000}`,
