@@ -169,3 +169,14 @@ func TestHalfOfAWrite(t *testing.T) {
 		t.Errorf("the file holds %q (%v), want half of %q", b, err, text)
 	}
 }
+
+// The disk of a machine that is off is a folder of this machine's own disk, whose processes are not its own.
+func TestAMachineThatIsOffHasNoProcesses(t *testing.T) {
+	m := &machine{folder: t.TempDir()}
+	if err := os.Mkdir(filepath.Join(m.folder, "disk"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if pids, err := m.processes(); err != nil || len(pids) > 0 {
+		t.Errorf("it has the processes %v (%v)", pids, err)
+	}
+}

@@ -218,7 +218,7 @@ job "JOB" {
       }
       config {
         command = "/bin/sh"
-        args    = ["-c", "echo started; exec sleep 86400"]
+        args    = ["-c", "echo started; exec /bin/sleep 86400"]
       }
       resources {
         cpu    = 20
