@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skerry/drivers"
+	"skerry/internal/durable"
 )
 
 // Files of a state folder that only containers have.
@@ -190,7 +191,7 @@ func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = opened[0], opened[1], opened[2]
 	}
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s %s: %w", filepath.Base(c.Runtime), args[0], runtimeError(log, err))
+		return fmt.Errorf("%s %s: %w", filepath.Base(c.Runtime), args[0], runtimeError(log, err, freeSpace(s.dir)))
 	}
 	return nil
 }
@@ -204,9 +205,13 @@ type runtimeFailure struct {
 func (f runtimeFailure) Error() string { return f.message }
 func (f runtimeFailure) Unwrap() error { return f.cause }
 
+// fullDisk is how little of a disk is free where a failure of a runtime is taken for that of a full disk, in bytes.
+const fullDisk = 64 << 10
+
 // runtimeError returns the last error in a runtime's log. If there is none it returns err; that of a runtime which ran
-// is recoverable then, since a full disk has no room for the log.
-func runtimeError(log string, err error) error {
+// is recoverable then, since a full disk has no room for the log. On a full disk each of its errors is recoverable:
+// runc loses the cause of some.
+func runtimeError(log string, err error, free int64) error {
 	message := lastRuntimeError(log)
 	if message == "" {
 		if errors.As(err, new(*exec.ExitError)) {
@@ -214,12 +219,24 @@ func runtimeError(log string, err error) error {
 		}
 		return err
 	}
+	if free < fullDisk {
+		return runtimeFailure{message, unix.ENOSPC}
+	}
 	for _, lack := range lacks {
 		if strings.Contains(strings.ToLower(message), lack.Error()) {
 			return runtimeFailure{message, lack}
 		}
 	}
 	return runtimeFailure{message: message}
+}
+
+// freeSpace returns how much of a folder's disk is free; where that is not known, that there is enough.
+func freeSpace(dir string) int64 {
+	free, _, err := durable.FreeSpace(dir)
+	if err != nil {
+		return fullDisk
+	}
+	return free
 }
 
 // lastRuntimeError returns the last error in a runtime's log; "": none.

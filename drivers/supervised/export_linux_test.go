@@ -38,5 +38,5 @@ func ExecProcess(bundle, path string, x fleet.Exec) error {
 	return writeExecProcess(path, process, x)
 }
 
-// RuntimeError returns the error of a runtime that ended with err, by its log.
-func RuntimeError(log string, err error) error { return runtimeError(log, err) }
+// RuntimeError returns the error of a runtime that ended with err, by its log and the space on the disk.
+func RuntimeError(log string, err error, free int64) error { return runtimeError(log, err, free) }

@@ -55,25 +55,31 @@ func TestTaskOfVersion1(t *testing.T) {
 	mustBeGone(t, pid)
 }
 
-// A runtime that meets a full disk says so in its log, or has no room for one: the task may start later.
+// A runtime that meets a full disk says so in its log, or loses the cause, or has no room for a log: the task may start
+// later.
 func TestRuntimeErrorOnAFullDisk(t *testing.T) {
 	exit := exec.Command("false").Run()
-	for log, want := range map[string]bool{
-		"": true,
-		`{"level":"error","msg":"mkdir /x/etc: no space left on device"}`:        true,
-		`{"level":"error","msg":"write ` + "`x`: No space left on device" + `"}`: true,
-		`{"level":"error","msg":"exec: no such file"}`:                           false,
+	const room = 1 << 30
+	for _, c := range []struct {
+		log  string
+		err  error
+		free int64
+		want bool
+	}{
+		{"", exit, room, true},
+		{"", exec.ErrNotFound, room, false},
+		{`{"level":"error","msg":"mkdir /x/etc: no space left on device"}`, exit, room, true},
+		{`{"level":"error","msg":"write x: No space left on device"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to store init state: %!w(<nil>)"}`, exit, 4096, true},
+		{`{"level":"error","msg":"exec: no such file"}`, exit, room, false},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(log+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(path, []byte(c.log+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := supervised.RuntimeError(path, exit); drivers.IsRecoverable(err) != want {
-			t.Errorf("log %s: the error %v is recoverable: %v, want %v", log, err, !want, want)
+		if err := supervised.RuntimeError(path, c.err, c.free); drivers.IsRecoverable(err) != c.want {
+			t.Errorf("log %s, %d bytes free: the error %v is recoverable: %v, want %v", c.log, c.free, err, !c.want, c.want)
 		}
-	}
-	if err := supervised.RuntimeError(filepath.Join(t.TempDir(), "none"), exec.ErrNotFound); drivers.IsRecoverable(err) {
-		t.Errorf("a runtime that is missing: %v is recoverable", err)
 	}
 }
 
