@@ -25,6 +25,7 @@ type Footprint struct {
 	Ground
 	Drivers []string      // of the tasks, which are divided among them
 	Rest    time.Duration // idle time before each measurement of memory
+	Settle  time.Duration // idle time before writes are counted: the last acknowledgement of a start is written a minute after it
 	Idle    time.Duration // time in which the written bytes are counted; they are extrapolated to a day
 	Table   string        // file whose table "footprint" is replaced by the results; "": none
 }
@@ -235,7 +236,7 @@ func (f Footprint) measureWrites(ctx context.Context) ([]figure, error) {
 		if err := s.runJobUntilQuiet(ctx, job); err != nil {
 			return err
 		}
-		if !engine.Pause(ctx, f.Rest) {
+		if !engine.Pause(ctx, f.Settle) {
 			return ctx.Err()
 		}
 		before, err := counted(s.fleet.Edges[0])
