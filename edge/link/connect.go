@@ -60,7 +60,9 @@ func (l *Link) startSearch(ctx context.Context, wait time.Duration) {
 			if first {
 				close(s.failed)
 			}
-			refusing = ""
+			if refusing != "" { // no other hub answers: it is dialed first again
+				last, refusing = refusing, ""
+			}
 			if errors.Is(err, transport.ErrBusy) || l.backoff.isHubOverloaded() {
 				wait = l.backoff.delayAfterBusy()
 				continue
