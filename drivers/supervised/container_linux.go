@@ -98,10 +98,12 @@ func (s *supervisor) makePIDNamespace() error {
 		return fmt.Errorf("make PID namespace: %w", err)
 	}
 	link := s.spec.Container.PIDNamespace
-	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("link PID namespace: %w", err)
+	if err = os.Remove(link); err == nil || errors.Is(err, fs.ErrNotExist) {
+		err = os.Symlink(fmt.Sprintf("/proc/%d/ns/pid", pid), link)
 	}
-	if err := os.Symlink(fmt.Sprintf("/proc/%d/ns/pid", pid), link); err != nil {
+	if err != nil {
+		// Nobody would find it again without its link.
+		_ = unix.Kill(pid, unix.SIGKILL)
 		return fmt.Errorf("link PID namespace: %w", err)
 	}
 	return nil

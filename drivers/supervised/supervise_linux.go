@@ -195,6 +195,7 @@ func (s *supervisor) findOrStart() error {
 	if err != nil {
 		// A task without a record must not run: nobody would find it again.
 		_ = unix.Kill(-id.PID, unix.SIGKILL)
+		s.removeContainerAndCgroup()
 		return err
 	}
 	return s.startContainer()
