@@ -207,12 +207,15 @@ type runtimeFailure struct {
 func (f runtimeFailure) Error() string { return f.message }
 func (f runtimeFailure) Unwrap() error { return f.cause }
 
+// unstoredState is what runc says where it could not write its own state; it loses the cause.
+const unstoredState = "unable to store init state"
+
 // fullDisk is how little of a disk is free where a failure of a runtime is taken for that of a full disk, in bytes.
 const fullDisk = 64 << 10
 
 // runtimeError returns the last error in a runtime's log. If there is none it returns err; that of a runtime which ran
-// is recoverable then, since a full disk has no room for the log. On a full disk each of its errors is recoverable:
-// runc loses the cause of some.
+// is recoverable then, since a full disk has no room for the log. On a full disk each of its errors is recoverable, and
+// so is one to write its own state, since the disk may have got space meanwhile.
 func runtimeError(log string, err error, free int64) error {
 	message := lastRuntimeError(log)
 	if message == "" {
@@ -221,7 +224,7 @@ func runtimeError(log string, err error, free int64) error {
 		}
 		return err
 	}
-	if free < fullDisk {
+	if free < fullDisk || strings.Contains(message, unstoredState) {
 		return runtimeFailure{message, unix.ENOSPC}
 	}
 	for _, lack := range lacks {

@@ -70,7 +70,8 @@ func TestRuntimeErrorOnAFullDisk(t *testing.T) {
 		{"", exec.ErrNotFound, room, false},
 		{`{"level":"error","msg":"mkdir /x/etc: no space left on device"}`, exit, room, true},
 		{`{"level":"error","msg":"write x: No space left on device"}`, exit, room, true},
-		{`{"level":"error","msg":"unable to store init state: %!w(<nil>)"}`, exit, 4096, true},
+		{`{"level":"error","msg":"unable to store init state: %!w(<nil>)"}`, exit, room, true},
+		{`{"level":"error","msg":"exec: no such file"}`, exit, 4096, true},
 		{`{"level":"error","msg":"exec: no such file"}`, exit, room, false},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
