@@ -69,8 +69,9 @@ type Keeper struct {
 	cfg  Config
 	wake chan struct{} // capacity 1
 
-	mu      sync.Mutex
-	records map[fleet.VolumeID]record
+	recording sync.Mutex // held from reading a record until its successor is journaled
+	mu        sync.Mutex
+	records   map[fleet.VolumeID]record
 }
 
 // Open makes the Keeper and reads which volumes there are.
@@ -126,24 +127,46 @@ func validID(id fleet.VolumeID) bool {
 // Accept journals what a hub wants of volumes. Volumes that it does not name stay as they are.
 func (k *Keeper) Accept(ctx context.Context, wanted []syncproto.DesiredVolume) error {
 	for _, w := range wanted {
-		k.mu.Lock()
-		before, known := k.records[w.ID]
-		full := !known && len(k.records) >= maxVolumes
-		k.mu.Unlock()
-		if full || !validID(w.ID) {
-			k.cfg.Log.Error("host volume of a hub ignored: it has no valid id, or there are too many", "volume_id", string(w.ID), "volumes", maxVolumes)
-			continue
-		}
-		next := record{Version: recordVersion, Wanted: w, Ready: before.Ready && !w.Pending && sameVolume(before.Wanted, w), Failure: before.Failure}
-		if w.Pending || !known {
-			next.Failure = "" // said again
-		}
-		if err := k.journalRecord(ctx, next); err != nil {
+		if err := k.acceptVolume(ctx, w); err != nil {
 			return err
 		}
 	}
 	k.Wake()
 	return nil
+}
+
+// acceptVolume journals what a hub wants of a volume.
+func (k *Keeper) acceptVolume(ctx context.Context, w syncproto.DesiredVolume) error {
+	k.recording.Lock()
+	defer k.recording.Unlock()
+	k.mu.Lock()
+	before, known := k.records[w.ID]
+	full := !known && len(k.records) >= maxVolumes
+	k.mu.Unlock()
+	if full || !validID(w.ID) {
+		k.cfg.Log.Error("host volume of a hub ignored: it has no valid id, or there are too many", "volume_id", string(w.ID), "volumes", maxVolumes)
+		return nil
+	}
+	next := record{Version: recordVersion, Wanted: w, Ready: before.Ready && !w.Pending && sameVolume(before.Wanted, w), Failure: before.Failure}
+	if w.Pending || !known {
+		next.Failure = "" // said again
+	}
+	return k.journalRecord(ctx, next)
+}
+
+// recordStep journals what became of a volume, with a row, unless a hub wants something else of it by now.
+func (k *Keeper) recordStep(ctx context.Context, did record, row fleet.Transition) error {
+	k.recording.Lock()
+	defer k.recording.Unlock()
+	k.mu.Lock()
+	now := k.records[did.Wanted.ID]
+	k.mu.Unlock()
+	if now.Wanted.Delete != did.Wanted.Delete || !sameVolume(now.Wanted, did.Wanted) {
+		return nil // Accept has woken Run
+	}
+	now.Ready, now.Failure = did.Ready, did.Failure
+	now.Wanted.Pending = did.Wanted.Pending
+	return k.journalRecord(ctx, now, row)
 }
 
 // sameVolume reports whether two deliveries want the same folder.
@@ -202,9 +225,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	for {
 		var again <-chan time.Time
 		if !k.settleVolumes(ctx) {
-			timer := time.NewTimer(k.cfg.Retry)
-			defer timer.Stop()
-			again = timer.C
+			again = time.After(k.cfg.Retry)
 		}
 		select {
 		case <-ctx.Done():
@@ -252,7 +273,7 @@ func (k *Keeper) makeVolume(ctx context.Context, r record) error {
 	}
 	r.Ready, r.Failure = true, ""
 	r.Wanted.Pending = false
-	return k.journalRecord(ctx, r, fleet.Transition{
+	return k.recordStep(ctx, r, fleet.Transition{
 		Kind: fleet.TransitionVolume, Message: fmt.Sprintf("host volume %s is ready", r.Wanted.Name),
 		Volume: &fleet.VolumeReport{ID: r.Wanted.ID, State: fleet.VolumeReady, Path: path},
 	})
@@ -332,7 +353,7 @@ func (k *Keeper) reportFailure(ctx context.Context, r record, why string) {
 		Kind: fleet.TransitionVolume, Message: why,
 		Volume: &fleet.VolumeReport{ID: r.Wanted.ID, State: state, Path: k.pathOf(r.Wanted)},
 	}
-	if err := k.journalRecord(ctx, r, row); err != nil {
+	if err := k.recordStep(ctx, r, row); err != nil {
 		k.cfg.Log.Error("failure of a host volume not journaled", "error", err)
 	}
 }

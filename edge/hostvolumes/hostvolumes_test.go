@@ -55,8 +55,9 @@ type keeperTest struct {
 	keeper  *hostvolumes.Keeper
 	stop    func()
 
-	mu   sync.Mutex
-	used bool
+	mu     sync.Mutex
+	used   bool
+	onUsed func() // called once, when the Keeper asks whether a volume is used
 }
 
 func newKeeperTest(t *testing.T) *keeperTest {
@@ -73,8 +74,13 @@ func (k *keeperTest) run() {
 		Journal: k.journal, Dir: filepath.Join(k.dir, "volumes"), Retry: 10 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
 		Used: func(context.Context, string, string) (bool, error) {
 			k.mu.Lock()
-			defer k.mu.Unlock()
-			return k.used, nil
+			used, then := k.used, k.onUsed
+			k.onUsed = nil
+			k.mu.Unlock()
+			if then != nil {
+				then()
+			}
+			return used, nil
 		},
 	})
 	if err != nil {
@@ -252,4 +258,27 @@ func FuzzRecord(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestNewerDeliveryDuringAStep: a step that ends late does not bring back what a hub wanted before it.
+func TestNewerDeliveryDuringAStep(t *testing.T) {
+	k := newKeeperTest(t)
+	k.accept(syncproto.DesiredVolume{ID: "v1", Name: "data"})
+	k.wantRows("v1 ready")
+	k.mu.Lock()
+	k.used = true
+	k.onUsed = func() {
+		if err := k.keeper.Accept(context.Background(), []syncproto.DesiredVolume{{ID: "v1", Name: "data"}}); err != nil {
+			k.Error(err)
+		}
+		k.setUsed(false)
+	}
+	k.mu.Unlock()
+	k.accept(syncproto.DesiredVolume{ID: "v1", Name: "data", Delete: true})
+	k.eventually(func() bool { k.mu.Lock(); defer k.mu.Unlock(); return !k.used })
+	k.accept(syncproto.DesiredVolume{ID: "v2", Name: "more"})
+	k.eventually(func() bool { return len(k.keeper.Offered()) == 2 || len(k.rows()) > 2 })
+	if got := k.keeper.Offered(); got["data"].ID != "v1" || got["more"].ID != "v2" {
+		t.Fatalf("offered %v, rows %q", got, k.rows())
+	}
 }
