@@ -55,7 +55,6 @@ type round struct {
 	node  fleet.NodeID
 	// acknowledged are the actions on site that the agent has answered.
 	restarts int
-	stopped  bool
 
 	mu     sync.Mutex
 	counts map[string]int // guarded by mu: writes by kind
