@@ -53,7 +53,7 @@ type round struct {
 
 	began time.Time
 	node  fleet.NodeID
-	// acknowledged are the actions on site that the agent has answered.
+	// restarts counts the restarts on site that the agent has answered.
 	restarts int
 
 	mu     sync.Mutex

@@ -187,7 +187,7 @@ func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, er
 	}
 	if best == nil {
 		return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: no node suits%s", verb, vol.Name, countReasons(reasons)).
-			WithHint("write node_id for an edge that is away: the volume is made when it is back")
+			WithHint("write node_id for a node that is away: the volume is made when it is back")
 	}
 	return best, nil
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // exampleFile is the file that init writes.
-const exampleFile = `# A dynamic host volume: a folder that the edge of one node makes.
+const exampleFile = `# A dynamic host volume: a folder that one node makes.
 name      = "sales"
 type      = "host"
 plugin_id = "mkdir"

@@ -177,7 +177,7 @@ func awaitReady(c *command.Call, v *fleet.Volume) (fleet.Volume, error) {
 			return *v, c.Interrupted(err)
 		case now.State == fleet.VolumePending && now.StateDescription != waiting:
 			return *v, fleet.Errorf(fleet.CodeUnavailable, "create volume %s: %s", console.ID(v.ID), now.StateDescription).
-				WithHint("the edge tries again: skerry volume status %s", console.ID(v.ID))
+				WithHint("the node tries again: skerry volume status %s", console.ID(v.ID))
 		case now.State != fleet.VolumePending:
 			return now.Volume, nil
 		}
@@ -187,9 +187,9 @@ func awaitReady(c *command.Call, v *fleet.Volume) (fleet.Volume, error) {
 func createCommand(s *command.Session) *cobra.Command {
 	return storeCommand(s, &cobra.Command{
 		Use: "create FILE", Short: "Have a node make a volume, and wait until it is ready",
-		Long: "Have the edge of a node make the volume that the file describes, in HCL or in JSON; - is the standard input.\n" +
+		Long: "Have a node make the volume that the file describes, in HCL or in JSON; - is the standard input.\n" +
 			"Without a node_id a suitable node is chosen. With the id of a volume its capabilities, capacity and\n" +
-			"constraints change. The volume of an edge that is away is pending until the edge is back.",
+			"constraints change. The volume of a node that is away is pending until the node is back.",
 	}, "is created", (*client.Client).CreateVolume)
 }
 
@@ -206,7 +206,7 @@ func deleteCommand(s *command.Session) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "delete ID", Short: "Delete a volume that no allocation uses, with its files", Args: cobra.ExactArgs(1),
-		Long: "Delete a volume that no allocation uses. Its edge deletes the folder with all files, when it is back if it is\n" +
+		Long: "Delete a volume that no allocation uses. Its node deletes the folder with all files, when it is back if it is\n" +
 			"away. The folder of a registered volume stays.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			if err := checkType(kind); err != nil {
@@ -216,15 +216,15 @@ func deleteCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return "", err
 			}
-			done := fmt.Sprintf("Volume %q is deleted as soon as its edge has deleted its folder.", stub.Name)
+			done := fmt.Sprintf("Volume %q is deleted as soon as its node has deleted its folder.", stub.Name)
 			if force {
-				done = fmt.Sprintf("Volume %q is forgotten. Its folder on the edge stays.", stub.Name)
+				done = fmt.Sprintf("Volume %q is forgotten. Its folder on the node stays.", stub.Name)
 			}
 			return done, c.Hub.In(stub.Namespace).DeleteVolume(c.Context(), stub.ID, force)
 		}),
 	}
 	addType(c, &kind)
-	c.Flags().BoolVar(&force, "force", false, "forget the volume at once, for an edge that never comes back; its folder stays")
+	c.Flags().BoolVar(&force, "force", false, "forget the volume at once, for a node that never comes back; its folder stays")
 	return c
 }
 
