@@ -68,7 +68,8 @@ func (c LocalControl) Allows(action string) bool {
 	return len(c.Allow) == 0 || slices.Contains(c.Allow, action)
 }
 
-// Overrules reports whether this version of a job ends a hold on an allocation of a group.
+// Overrules reports whether a version of this job ends a hold on an allocation of a group: a newer one does, if the
+// job says so.
 func (j *Job) Overrules(h *Hold, group string, version uint64) bool {
-	return h != nil && version != h.JobVersion && j.LocalControlOf(group).Until == HoldUntilNextVersion
+	return h != nil && version > h.JobVersion && j.LocalControlOf(group).Until == HoldUntilNextVersion
 }

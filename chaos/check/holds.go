@@ -36,9 +36,9 @@ func (s *runContext) holdOf(edge string, f *allocFact) *siteHold {
 	return s.holds[siteName{edge, f.alloc.Name}]
 }
 
-// isOverruledBy reports whether an allocation's job ends the hold: it is of another version, and says so.
+// isOverruledBy reports whether an allocation's job ends the hold: it is of a newer version, and says so.
 func (h *siteHold) isOverruledBy(f *allocFact) bool {
-	return f.alloc.JobVersion != h.version && f.group != nil && f.group.LocalControl != nil &&
+	return f.alloc.JobVersion > h.version && f.group != nil && f.group.LocalControl != nil &&
 		f.group.LocalControl.Until == fleet.HoldUntilNextVersion
 }
 

@@ -164,7 +164,7 @@ func (a *Allocs) settleHolds(ctx context.Context, desired map[fleet.AllocID]jour
 		if len(of) == 0 || w.Stop || w.Alloc.Job == nil || s.Terminal() || s.Held == nil && s.Seq > 0 {
 			continue
 		}
-		hold := states[sortIDs(of)[0]].Held
+		hold := newestHold(states, of)
 		switch {
 		case w.Alloc.Job.Overrules(hold, w.Alloc.TaskGroup, w.Alloc.JobVersion):
 			for _, holder := range of {
@@ -183,6 +183,17 @@ func (a *Allocs) settleHolds(ctx context.Context, desired map[fleet.AllocID]jour
 		return nil, fmt.Errorf("record which allocations are held: %w", err)
 	}
 	return a.cfg.Journal.States(), nil
+}
+
+// newestHold returns, of the holds of allocations of one name, that of the newest version: it was asked for last.
+func newestHold(states map[fleet.AllocID]journal.State, of []fleet.AllocID) *fleet.Hold {
+	var newest *fleet.Hold
+	for _, id := range sortIDs(of) {
+		if h := states[id].Held; newest == nil || h.JobVersion > newest.JobVersion {
+			newest = h
+		}
+	}
+	return newest
 }
 
 // updateHold tells an allocation's runner, once each, that the allocation is held, and without its shutdown_delay.

@@ -166,6 +166,21 @@ func TestNewerVersionsAndHolds(t *testing.T) {
 	}
 }
 
+// TestNewestStopOfANameHolds stops two allocations of one name, of two versions: the newer version does not overrule the
+// stop of the older one.
+func TestNewestStopOfANameHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+		o.mustPut("a", "shop.till[0]", 0, "")
+		o.mustPut("b", "shop.till[0]", 1, fleet.HoldUntilNextVersion)
+		o.restartAgent()
+		o.mustStop("b", smoke)
+		o.mustStop("a", smoke)
+		o.wantState("a", 1, fleet.ClientPending)
+		o.wantState("b", 1, fleet.ClientPending)
+	})
+}
+
 // A job may forbid what people on site do.
 func TestForbiddenOnSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
