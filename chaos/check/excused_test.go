@@ -19,6 +19,17 @@ func TestExcused(t *testing.T) {
 		d    *fleet.Disconnect
 		do   func(p *violationHarness)
 	}{
+		{"the time of a stop on site is none of a max_run_duration", nil, func(p *violationHarness) {
+			p.job.TaskGroups[0].MaxRunDuration = ptr(2 * time.Minute)
+			p.commitAllocs(p.id)
+			p.stopOnSite(true)
+			p.advanceTime(3 * time.Minute)
+			p.startOnSite()
+			p.observeTask(p.e, p.id, check.TaskStarted)
+			p.journalStatus(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
+			p.sendRows(p.e)
+			p.advanceTime(20 * time.Second)
+		}},
 		{"one more is taken down beside what has just come into sight", nil, func(p *violationHarness) {
 			p.disconnectEdge()()
 			p.commitClientStatus(p.id, fleet.ClientRunning)

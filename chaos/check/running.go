@@ -17,12 +17,14 @@ type lifetime struct {
 	at, on time.Duration
 	ends   int // ends of the agent or machine since: each may lose up to runNote of the recorded time
 	told   bool
+	// heldOn is the uptime of its machine when it was stopped on site; 0: it was not, or has begun again.
+	heldOn time.Duration
 }
 
 // newRunning returns the checker of how long and how often tasks run.
 func newRunning() checker {
 	t := &running{begun: map[fleet.AllocID]*lifetime{}}
-	return checker{state: t, task: t.judgeTaskStart, agent: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
+	return checker{state: t, task: t.judgeTaskStart, request: t.recordSiteStop, agent: t.recordAgentEnd, rewind: func(*runContext) { clear(t.begun) }, tick: t.judgeRunDurations}
 }
 
 // recordAgentEnd counts an end of an agent or its machine for each allocation there.
@@ -37,6 +39,17 @@ func (t *running) recordAgentEnd(s *runContext, p *Process) {
 	}
 }
 
+// recordSiteStop records when an allocation was stopped on site.
+func (t *running) recordSiteStop(s *runContext, r *Request) {
+	l := t.begun[r.Alloc]
+	if r.What != StopRecorded || l == nil {
+		return
+	}
+	m := s.machines.ensureMachine(r.Edge)
+	m.updateUptime(s.now)
+	l.heldOn = m.on
+}
+
 // judgeTaskStart records when an allocation's first task started, and judges a start of a batch task and of a
 // replacement.
 func (t *running) judgeTaskStart(s *runContext, o *Task) {
@@ -45,8 +58,12 @@ func (t *running) judgeTaskStart(s *runContext, o *Task) {
 	}
 	m, f := s.machines.ensureMachine(o.Edge), s.registry.allocs[o.Alloc]
 	m.updateUptime(s.now)
-	if t.begun[o.Alloc] == nil {
+	switch l := t.begun[o.Alloc]; {
+	case l == nil:
 		t.begun[o.Alloc] = &lifetime{at: s.now, on: m.on}
+	case l.heldOn > 0: // the time of a stop on site does not count
+		l.on += m.on - l.heldOn
+		l.heldOn = 0
 	}
 	if f == nil || f.stale || s.isClonedMachine(o.Edge) {
 		return
