@@ -1,8 +1,6 @@
 package supervised
 
 import (
-	"skerry/drivers/record"
-
 	"context"
 	"encoding/json"
 	"fmt"
@@ -16,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skerry/drivers/record"
 	"skerry/fleet"
 )
 

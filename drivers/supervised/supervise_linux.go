@@ -1,8 +1,6 @@
 package supervised
 
 import (
-	"skerry/drivers/record"
-
 	"bufio"
 	"encoding/json"
 	"errors"
@@ -22,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"skerry/drivers"
+	"skerry/drivers/record"
 	"skerry/internal/durable"
 )
 

@@ -1,8 +1,6 @@
 package supervised
 
 import (
-	"skerry/drivers/record"
-
 	"bufio"
 	"bytes"
 	"context"
@@ -15,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/drivers/record"
 	"skerry/fleet"
 )
 
