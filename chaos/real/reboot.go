@@ -233,7 +233,7 @@ func (m *coldMachine) powerCut() error {
 			return err
 		}
 	}
-	return errors.Join(m.edge.PowerCut(), unmountBelow(m.edge.Dir))
+	return errors.Join(m.edge.PowerCut(), dockertest.UnmountBelow(m.edge.Dir))
 }
 
 // rebootOnce cuts the power, boots the machine, and adds the times to result when each task says that it runs.

@@ -236,7 +236,7 @@ func (d *Daemon) Remove() error {
 		cancel()
 		d.Stop(syscall.SIGTERM)
 	}
-	errs = append(errs, d.CutPower(), d.client.Close(), unmountBelow(d.Dir))
+	errs = append(errs, d.CutPower(), d.client.Close(), UnmountBelow(d.Dir))
 	if err := os.RemoveAll(d.Dir); err != nil {
 		errs = append(errs, fmt.Errorf("remove the folder of %s: %w", d.Name, err))
 	}

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// unmountBelow detaches the mounts below a folder, the newest first.
-func unmountBelow(dir string) error {
+// UnmountBelow detaches the mounts below a folder, the newest first, as they are gone after a reboot.
+func UnmountBelow(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {
 		return fmt.Errorf("list mounts: %w", err)

@@ -2,5 +2,5 @@
 
 package dockertest
 
-// unmountBelow does nothing: the daemons run on Linux only.
-func unmountBelow(string) error { return nil }
+// UnmountBelow does nothing: the daemons run on Linux only.
+func UnmountBelow(string) error { return nil }

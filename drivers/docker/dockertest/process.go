@@ -89,7 +89,7 @@ func (d *Daemon) killWithContainers() error {
 	if err := d.killContainers(); err != nil {
 		return err
 	}
-	if err := unmountBelow(d.Dir); err != nil {
+	if err := UnmountBelow(d.Dir); err != nil {
 		return err
 	}
 	return d.removeFiles("run", "tmp", "exec", "cstate", "pid", "c.sock", "c.sock.ttrpc", "d.sock")
