@@ -320,13 +320,15 @@ func TestWithoutARegistry(t *testing.T) {
 // A program that the image does not have is a permanent error, and leaves no container.
 func TestMissingCommand(t *testing.T) {
 	forEachDaemon(t, func(t *testing.T, d *daemon) {
-		cfg := newTaskConfig(t, "web")
+		cfg := newTaskConfig(t, "missing-command") // no other test's containers have its label
 		cfg.Config["command"], cfg.Config["args"] = "/no/such/program", []any{}
 		_, err := d.mustDriver(t, "boot").Start(t.Context(), cfg)
 		if err == nil || drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "/no/such/program") {
 			t.Errorf("Start: %v, want a permanent error that names the program", err)
 		}
-		list, err := d.mustClient(t).ContainerList(t.Context(), client.ContainerListOptions{All: true})
+		list, err := d.mustClient(t).ContainerList(t.Context(), client.ContainerListOptions{
+			All: true, Filters: make(client.Filters).Add("label", "io.skerry.task=missing-command"),
+		})
 		if err != nil || len(list.Items) != 0 {
 			t.Errorf("%d containers, %v", len(list.Items), err)
 		}
