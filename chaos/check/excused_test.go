@@ -93,6 +93,14 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.commitClientStatus(p.id, fleet.ClientRunning)
 		}},
+		{"a rollout that succeeds without those whose site's budget one held who has just come back", nil, func(p *violationHarness) {
+			p.disconnectEdge()()
+			p.commitClientStatus(p.id, fleet.ClientRunning)
+			p.endDeployment(fleet.DeploymentSuccessful, "", check.GroupProgress{
+				Group: "main", Total: 3, Healthy: 1, PerSite: 1,
+				Behind: []check.Part{{Alloc: p.id, Node: p.e.node, Site: "mall"}, {Alloc: "b", Node: p.other.node, Site: "mall"}},
+			})
+		}},
 		{"a version that was the newest when its plan was made", nil, func(p *violationHarness) {
 			p.registerVersion(1)
 			p.advanceTime(time.Minute)

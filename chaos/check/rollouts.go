@@ -300,7 +300,7 @@ func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress
 			continue
 		}
 		behind++
-		if !p.Away && !g.heldBack(p.Site) {
+		if !p.Away && !t.isHeldBack(s, g, p.Site) {
 			inSight++
 		}
 	}
@@ -316,12 +316,17 @@ func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress
 	}
 }
 
-// heldBack reports whether at least max_unavailable_per_site allocations of a site are on nodes that are not
-// ready. The other allocations of the site are then deferred.
-func (g GroupProgress) heldBack(site string) bool {
+// isHeldBack reports whether at least max_unavailable_per_site allocations of a site are on nodes that are not
+// ready, or were not when the plan was made. The other allocations of the site are then deferred.
+func (t *rollouts) isHeldBack(s *runContext, g GroupProgress, site string) bool {
 	n := 0
-	for _, s := range g.AwaySites {
-		if s == site {
+	for _, away := range g.AwaySites {
+		if away == site {
+			n++
+		}
+	}
+	for _, p := range g.Behind {
+		if p.Site == site && !p.Away && t.hasChangedLately(s, p.Node) {
 			n++
 		}
 	}
