@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -120,6 +121,42 @@ func TestAcknowledgedRowsGoAfterTheRetention(t *testing.T) {
 		t.Fatalf("rows from 1: first %d, %d rows, %v", first, len(rows), err)
 	}
 	mustRecord(t, j, status(2, fleet.ClientRunning))
+}
+
+// An idle journal writes only the time. SQLite's log does not grow by it: a longer file costs an idle machine's flash
+// twice as many blocks.
+func TestIdleJournalDoesNotGrow(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	cfg := m.journalConfig(path)
+	cfg.CheckpointEvery = 10 * time.Millisecond // also how often the writer checks
+	var times atomic.Int64
+	cfg.Step = func(label string) error {
+		if label == journal.StepWriteCheckpoint {
+			times.Add(1)
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	for range 32 {
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version test"})
+	}
+	size := func() int64 {
+		info, err := os.Stat(path + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Size()
+	}
+	before := size()
+	for i := range 64 {
+		want := times.Load() + 1
+		m.advanceClocks(time.Second)
+		mustWait(t, "the time written", func() (bool, string) { return times.Load() >= want, fmt.Sprintf("%d of %d times", times.Load(), want) })
+		if after := size(); after > before+2*(24+4096) { // the first commits of an idle journal, before it is known to be idle
+			t.Fatalf("the log has %d bytes after the time was written %d times, before it had %d", after, i+1, before)
+		}
+	}
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version test"})
 }
 
 func mustWait(t testing.TB, what string, done func() (bool, string)) {
