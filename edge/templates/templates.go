@@ -29,6 +29,7 @@ type Config struct {
 	// Services returns the instances of a service that the edge knows of, or of all for ""; an error means that there
 	// is no answer now. nil: templates that read services wait for them.
 	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
+	Routes   string        // the kernel's routes for sockaddr; "": /proc/net/route
 	Poll     time.Duration // between two looks at what templates read; 0: 5 s
 	Now      func() time.Time
 	Jitter   func() float64 // in [0, 1), for splay
@@ -136,10 +137,11 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	r, err := template.Render(ctx, template.Text{
 		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
 	}, template.Sources{
-		Env:      func(name string) (string, bool) { return lookUp(p, name) },
-		File:     func(path string) (string, error) { return readFile(p, path) },
-		Services: func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
-		Now:      h.cfg.Now,
+		Env:       func(name string) (string, bool) { return lookUp(p, name) },
+		File:      func(path string) (string, error) { return readFile(p, path) },
+		Services:  func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
+		Addresses: func() (any, map[string]any, error) { return addressFunctions(h.cfg.Routes) },
+		Now:       h.cfg.Now,
 	})
 	if err != nil {
 		return rendering{}, err

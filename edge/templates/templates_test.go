@@ -54,6 +54,7 @@ type machine struct {
 	log      []string
 	code     int // of scripts
 	poll     time.Duration
+	routes   string
 }
 
 func newMachine(tb testing.TB, list ...fleet.Template) *machine {
@@ -74,7 +75,7 @@ func (m *machine) setAddress(address string) {
 
 func (m *machine) hook() *templates.Hook {
 	return templates.NewHook(templates.Config{
-		Services: m.services.answerOf, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+		Services: m.services.answerOf, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -95,6 +96,16 @@ func (m *machine) preparation() *runner.Preparation {
 func (m *machine) prepare() error {
 	m.log = nil
 	return m.hook().Prepare(context.Background(), m.preparation())
+}
+
+// mustFail prepares the task, which must fail with an event.
+func (m *machine) mustFail(tb testing.TB, want string, recoverable bool) {
+	tb.Helper()
+	err := m.prepare()
+	if err == nil || !strings.Contains(err.Error(), want) || drivers.IsRecoverable(err) != recoverable {
+		tb.Errorf("%+v: %v, recoverable %v; want %q", m.task.Templates[0], err, drivers.IsRecoverable(err), want)
+	}
+	m.mustLog(tb, fleet.TaskTemplate)
 }
 
 func (m *machine) Restart(_ context.Context, reason string) error {
@@ -207,12 +218,7 @@ func TestTemplatesThatFail(t *testing.T) {
 		{fleet.Template{SourcePath: "local/none", DestPath: "x"}, "read source local/none", true},
 		{fleet.Template{EmbeddedTmpl: `{{ with parseJSON "{\"a\":1}" }}{{ .b }}{{ end }}`, DestPath: "x", ErrMissingKey: true}, "no entry for key", true},
 	} {
-		m := newMachine(t, c.template)
-		err := m.prepare()
-		if err == nil || !strings.Contains(err.Error(), c.want) || drivers.IsRecoverable(err) != c.recoverable {
-			t.Errorf("%+v: %v, recoverable %v; want %q", c.template, err, drivers.IsRecoverable(err), c.want)
-		}
-		m.mustLog(t, fleet.TaskTemplate)
+		newMachine(t, c.template).mustFail(t, c.want, c.recoverable)
 	}
 }
 

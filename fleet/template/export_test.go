@@ -8,7 +8,6 @@ import (
 // Functions returns the names of the functions that work, and of those that do not.
 func Functions() (works, refuses []string) {
 	all := new(renderer).functionMap()
-	delete(all, stepFunction)
 	for name := range refused {
 		delete(all, name)
 	}

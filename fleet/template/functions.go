@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,6 +20,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/BurntSushi/toml"
 	"go.yaml.in/yaml/v3"
 
 	"skerry/fleet"
@@ -28,9 +30,10 @@ type reason struct{ reason, hint string }
 
 var (
 	noConsul    = reason{"there is no Consul here", "read services with nomadService, and values with env or file"}
+	noPrograms  = reason{"a template runs no program and writes no other file, as in Nomad", "let the task do it, or an artifact bring the file"}
+	noDebugging = reason{"it does not exist here", "toJSONPretty shows a value"}
 	noVault     = reason{"there is no Vault here", "let the task fetch its secrets itself, or read them with file"}
 	noVariables = reason{"there are no variables yet", "read values with env or file"}
-	notHere     = reason{"it does not exist here", "docs/templates.md lists the functions"}
 )
 
 // refused are functions of consul-template that do not work here.
@@ -38,19 +41,23 @@ var refused = map[string]reason{
 	"key": noConsul, "keyExists": noConsul, "keyExistsGet": noConsul, "keyOrDefault": noConsul, "ls": noConsul, "safeLs": noConsul,
 	"tree": noConsul, "safeTree": noConsul, "service": noConsul, "services": noConsul, "node": noConsul, "nodes": noConsul,
 	"datacenters": noConsul, "connect": noConsul, "caRoots": noConsul, "caLeaf": noConsul, "peerings": noConsul, "partitions": noConsul,
-	"exportedServices": noConsul, "byKey": noConsul, "explode": noConsul, "explodeMap": noConsul,
+	"exportedServices": noConsul, "importedServices": noConsul, "byKey": noConsul, "byMeta": noConsul, "explode": noConsul,
 	"secret": noVault, "secrets": noVault, "pkiCert": noVault,
 	"nomadVar": noVariables, "nomadVarExists": noVariables, "nomadVarList": noVariables, "nomadVarListSafe": noVariables,
-	"plugin": notHere, "writeToFile": notHere, "sockaddr": notHere, "scratch": notHere, "toTOML": notHere, "spew_dump": notHere, "spew_printf": notHere,
+	"plugin": noPrograms, "writeToFile": noPrograms,
+	"spew_dump": noDebugging, "spew_printf": noDebugging, "spew_sdump": noDebugging, "spew_sprintf": noDebugging,
 }
 
 // functionMap returns what a template can call.
 func (r *renderer) functionMap() template.FuncMap {
-	m := template.FuncMap{stepFunction: r.countStep}
+	m := template.FuncMap{}
 	for name := range refused {
 		m[name] = func(...any) (string, error) { return "", errors.New("it is not supported") }
 	}
-	for _, group := range []template.FuncMap{r.sourceFunctions(), textFunctions, codecFunctions, listFunctions, mathFunctions} {
+	groups := []template.FuncMap{
+		r.sourceFunctions(), r.valueFunctions(), r.searchFunctions(), r.sprigFunctions(), textFunctions, codecFunctions, listFunctions, mathFunctions,
+	}
+	for _, group := range groups {
 		for name, f := range group {
 			m[name] = f
 		}
@@ -83,7 +90,7 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 			text, err := r.sources.File(path)
 			return text, sourceError(err)
 		},
-		"nomadService": r.nomadService, "nomadServices": r.nomadServices,
+		"nomadService": r.nomadService, "nomadServices": r.nomadServices, "sockaddr": r.renderSockaddr,
 		"timestamp": func(format ...string) (string, error) {
 			now := r.sources.Now().UTC()
 			switch {
@@ -110,6 +117,50 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 			return out.String(), err
 		},
 	}
+}
+
+// valueFunctions are those that keep values, or make new ones of them.
+func (r *renderer) valueFunctions() template.FuncMap {
+	return template.FuncMap{
+		"scratch": func() *Scratch { return &r.scratch },
+		"mergeMap": func(first, second map[string]any) (map[string]any, error) {
+			return r.mergeWeighed(first, second, false)
+		},
+		"mergeMapWithOverride": func(first, second map[string]any) (map[string]any, error) { return r.mergeWeighed(first, second, true) },
+		"explodeMap": func(flat map[string]any) (map[string]any, error) {
+			if _, err := r.weightOf(flat); err != nil {
+				return nil, err
+			}
+			return explodeMap(flat)
+		},
+	}
+}
+
+// renderSockaddr renders a template of go-sockaddr, which chooses among the addresses of the machine.
+func (r *renderer) renderSockaddr(args ...string) (string, error) {
+	if r.sources.Addresses == nil {
+		return "", sourceError(fleet.Errorf(fleet.CodeUnavailable, "this edge does not know its addresses"))
+	}
+	r.reads = true
+	all, functions, err := r.sources.Addresses()
+	if err != nil {
+		return "", sourceError(err)
+	}
+	known := template.FuncMap{}
+	for _, name := range []string{"print", "printf", "println", "html", "js", "urlquery"} {
+		known[name] = textFunctions[name]
+	}
+	maps.Copy(known, functions)
+	text := Text{Name: "sockaddr", Text: "{{ " + strings.Join(args, " ") + " }}", MissingKey: true}
+	parsed, err := parseText(text, r, known)
+	if err != nil {
+		return "", err
+	}
+	var out output
+	if err := parsed.Execute(&out, all); err != nil {
+		return "", sourceError(trimError(err))
+	}
+	return out.String(), nil
 }
 
 // sourceError marks an error of a source that has no answer now.
@@ -233,12 +284,26 @@ var textFunctions = template.FuncMap{
 	},
 	"html": printed(template.HTMLEscaper), "js": printed(template.JSEscaper), "urlquery": printed(template.URLQueryEscaper),
 	"toLower": strings.ToLower, "toUpper": strings.ToUpper,
-	"toTitle":    toTitle,
+	"toTitle":    titleWords("_'."),
 	"trimSpace":  strings.TrimSpace,
 	"trim":       func(cut, s string) string { return strings.Trim(s, cut) },
 	"trimPrefix": func(prefix, s string) string { return strings.TrimPrefix(s, prefix) },
 	"trimSuffix": func(suffix, s string) string { return strings.TrimSuffix(s, suffix) },
-	"split":      func(sep, s string) []string { return strings.Split(s, sep) },
+	"split": func(sep, s string) []string {
+		if s = strings.TrimSpace(s); s == "" {
+			return nil
+		}
+		return strings.Split(s, sep)
+	},
+	"splitToMap": func(sep, middle, s string) map[string]string {
+		m := map[string]string{}
+		for _, part := range strings.Split(strings.TrimSpace(s), sep) {
+			if key, value, ok := strings.Cut(part, middle); ok {
+				m[key] = value
+			}
+		}
+		return m
+	},
 	"join": func(sep string, list any) (string, error) {
 		items, err := texts(list)
 		if err != nil {
@@ -263,16 +328,7 @@ var textFunctions = template.FuncMap{
 		re, err := regexp.Compile(pattern)
 		return err == nil && re.MatchString(s), err
 	},
-	"regexReplaceAll": func(pattern, to, s string) (string, error) {
-		re, err := regexp.Compile(pattern)
-		if err != nil {
-			return "", err
-		}
-		if n := len(re.FindAllStringIndex(s, -1)); n*len(to) > MaxBytes {
-			return "", errTooLarge
-		}
-		return short(re.ReplaceAllString(s, to))
-	},
+	"regexReplaceAll": regexReplace,
 	"indent": func(spaces int, s string) (string, error) {
 		if spaces < 0 || (strings.Count(s, "\n")+1)*spaces+len(s) > MaxBytes {
 			return "", errTooLarge
@@ -294,16 +350,31 @@ var textFunctions = template.FuncMap{
 	},
 }
 
-// toTitle writes the first letter of each word in upper case.
-func toTitle(s string) string {
-	begins := true
-	return strings.Map(func(c rune) rune {
-		if begins {
-			c = unicode.ToTitle(c)
-		}
-		begins = unicode.IsSpace(c)
-		return c
-	}, s)
+// regexReplace replaces the parts of a text that match.
+func regexReplace(pattern, to, s string) (string, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return "", err
+	}
+	if n := len(re.FindAllStringIndex(s, -1)); n*len(to) > MaxBytes {
+		return "", errTooLarge
+	}
+	return short(re.ReplaceAllString(s, to))
+}
+
+// titleWords returns a function that writes the first letter of each word in upper case. Words have letters, digits
+// and some other characters.
+func titleWords(others string) func(string) string {
+	return func(s string) string {
+		begins := true
+		return strings.Map(func(c rune) rune {
+			if begins {
+				c = unicode.ToTitle(c)
+			}
+			begins = !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune(others, c)
+			return c
+		}, s)
+	}
 }
 
 var codecFunctions = template.FuncMap{
@@ -334,6 +405,11 @@ var codecFunctions = template.FuncMap{
 			return "", err
 		}
 		return short(strings.TrimSuffix(string(b), "\n"))
+	},
+	"toTOML": func(v any) (string, error) {
+		var out output
+		err := toml.NewEncoder(&out).Encode(v)
+		return strings.TrimSpace(out.String()), err
 	},
 	"parseJSON": func(s string) (any, error) {
 		if s == "" {

@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"strconv"
+	"strings"
 	"text/template"
 
 	"skerry/fleet"
@@ -16,21 +17,12 @@ const maxLoop = 100000
 
 var listFunctions = template.FuncMap{
 	"loop": makeLoop,
-	"in":   func(list, v any) (bool, error) { return holds(list, v) },
-	"contains": func(v, list any) (bool, error) {
-		return holds(list, v)
-	},
-	"containsAll": func(want, list any) (bool, error) {
-		return countHeld(want, list, func(held, n int) bool { return held == n })
-	},
-	"containsAny": func(want, list any) (bool, error) {
-		return countHeld(want, list, func(held, _ int) bool { return held > 0 })
-	},
-	"containsNone": func(want, list any) (bool, error) {
-		return countHeld(want, list, func(held, _ int) bool { return held == 0 })
-	},
-	"containsNotAll": func(want, list any) (bool, error) {
-		return countHeld(want, list, func(held, n int) bool { return held < n })
+	"byPort": func(list []Service) map[int][]Service {
+		m := map[int][]Service{}
+		for _, s := range list {
+			m[s.Port] = append(m[s.Port], s)
+		}
+		return m
 	},
 	"byTag": func(list []Service) map[string][]Service {
 		m := map[string][]Service{}
@@ -41,6 +33,26 @@ var listFunctions = template.FuncMap{
 		}
 		return m
 	},
+}
+
+// searchFunctions are those that look for values.
+func (r *renderer) searchFunctions() template.FuncMap {
+	return template.FuncMap{
+		"in":       r.holdsValue,
+		"contains": func(v, list any) (bool, error) { return r.holdsValue(list, v) },
+		"containsAll": func(want, list any) (bool, error) {
+			return r.countHeld(want, list, func(held, n int) bool { return held == n })
+		},
+		"containsAny": func(want, list any) (bool, error) {
+			return r.countHeld(want, list, func(held, _ int) bool { return held > 0 })
+		},
+		"containsNone": func(want, list any) (bool, error) {
+			return r.countHeld(want, list, func(held, _ int) bool { return held == 0 })
+		},
+		"containsNotAll": func(want, list any) (bool, error) {
+			return r.countHeld(want, list, func(held, n int) bool { return held < n })
+		},
+	}
 }
 
 var mathFunctions = template.FuncMap{
@@ -173,10 +185,19 @@ func isZero(v any) bool {
 	return err == nil && n == 0
 }
 
-// holds reports whether a list has a value, or a text a part.
-func holds(list, v any) (bool, error) {
+// holdsValue reports whether a list has a value, or a text a part.
+func (r *renderer) holdsValue(list, v any) (bool, error) {
 	l := reflect.ValueOf(list)
 	switch l.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		if err := r.countCompared(l.Len()); err != nil {
+			return false, err
+		}
+	}
+	switch l.Kind() {
+	case reflect.String:
+		part, ok := v.(string)
+		return ok && strings.Contains(l.String(), part), nil
 	case reflect.Slice, reflect.Array:
 		for i := range l.Len() {
 			if equal(l.Index(i).Interface(), v) {
@@ -198,14 +219,14 @@ func holds(list, v any) (bool, error) {
 func equal(a, b any) bool { return reflect.DeepEqual(a, b) || fmt.Sprint(a) == fmt.Sprint(b) }
 
 // countHeld counts how many of the wanted values a list has.
-func countHeld(want, list any, decide func(held, n int) bool) (bool, error) {
+func (r *renderer) countHeld(want, list any, decide func(held, n int) bool) (bool, error) {
 	w := reflect.ValueOf(want)
 	if w.Kind() != reflect.Slice && w.Kind() != reflect.Array {
 		return false, fmt.Errorf("%T is no list", want)
 	}
 	held := 0
 	for i := range w.Len() {
-		ok, err := holds(list, w.Index(i).Interface())
+		ok, err := r.holdsValue(list, w.Index(i).Interface())
 		if err != nil {
 			return false, err
 		}

@@ -56,13 +56,16 @@ type Sources struct {
 	Env      func(name string) (string, bool)
 	File     func(path string) (string, error)
 	Services func(name string) ([]Service, error) // "": all
-	Now      func() time.Time
+	// Addresses returns the addresses of the machine and the functions of sockaddr that choose among them.
+	Addresses func() (all any, functions map[string]any, err error)
+	Now       func() time.Time
 }
 
 // Check reports what is wrong with a template, with its line: a *fleet.Error with fleet.CodeInvalid, or
 // fleet.CodeUnsupported for a function that does not work here.
 func Check(t Text) error {
-	_, err := parseText(t, new(renderer))
+	r := new(renderer)
+	_, err := parseText(t, r, r.functionMap())
 	return err
 }
 
@@ -76,7 +79,8 @@ type Rendered struct {
 // Render renders a template. It ends with ctx, or when it has done too many steps.
 func Render(ctx context.Context, t Text, s Sources) (Rendered, error) {
 	r := &renderer{ctx: ctx, sources: s}
-	parsed, err := parseText(t, r)
+	r.scratch.r = r
+	parsed, err := parseText(t, r, r.functionMap())
 	if err != nil {
 		return Rendered{}, err
 	}
@@ -93,13 +97,16 @@ type renderer struct {
 	sources Sources
 	root    *template.Template
 	out     output
-	steps   int
-	depth   int
-	reads   bool
+	scratch Scratch
+
+	steps    int
+	depth    int
+	compared int
+	reads    bool
 }
 
 // parseText parses a template, refuses functions that do not work, and makes every loop count its turns.
-func parseText(t Text, r *renderer) (*template.Template, error) {
+func parseText(t Text, r *renderer, functions template.FuncMap) (*template.Template, error) {
 	if len(t.Text) > MaxBytes {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "the template has %d MiB: at most %d MiB are rendered", len(t.Text)>>20, MaxBytes>>20)
 	}
@@ -111,11 +118,12 @@ func parseText(t Text, r *renderer) (*template.Template, error) {
 	if name == "" {
 		name = "template"
 	}
-	parsed, err := template.New(name).Delims(t.Left, t.Right).Option(missing).Funcs(r.functionMap()).Parse(t.Text)
+	functions[stepFunction] = r.countStep
+	parsed, err := template.New(name).Delims(t.Left, t.Right).Option(missing).Funcs(functions).Parse(t.Text)
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", trimError(err)).WithHint("docs/templates.md lists the functions")
 	}
-	check, err := template.New("").Funcs(r.functionMap()).Parse("{{" + stepFunction + "}}")
+	check, err := template.New("").Funcs(template.FuncMap{stepFunction: r.countStep}).Parse("{{" + stepFunction + "}}")
 	if err != nil {
 		panic("template: its own function does not parse: " + err.Error())
 	}

@@ -3,6 +3,7 @@ package template_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -32,7 +33,10 @@ func sources() template.Sources {
 			return "", os.ErrNotExist
 		},
 		Services: func(string) ([]template.Service, error) { return services, nil },
-		Now:      func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) },
+		Addresses: func() (any, map[string]any, error) {
+			return []string{"10.0.0.1", "10.0.0.2"}, map[string]any{"limit": func(n int, list []string) []string { return list[:n] }}, nil
+		},
+		Now: func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) },
 	}
 }
 
@@ -45,21 +49,31 @@ func render(text string, s template.Sources) (string, error) {
 func TestTemplateFunctions(t *testing.T) {
 	examples := map[string]string{
 		`{{ env "NAME" }}{{ env "NONE" }}`: "value", `{{ envOrDefault "EMPTY" "x" }}`: "x", `{{ mustEnv "NAME" }}`: "value",
-		`{{ with file "local/conf" | parseJSON }}{{ .b }}{{ index .a 1 }}{{ end }}`:                                    "x2",
-		`{{ range nomadService "web" }}{{ .Address }}:{{ .Port }} {{ end }}`:                                           "10.0.0.1:8080 10.0.0.2:80 ",
-		`{{ range nomadService "v2.web" }}{{ .Address }}{{ end }}`:                                                     "10.0.0.2",
-		`{{ len (nomadService 1 "key" "web") }}`:                                                                       "1",
-		`{{ range nomadServices }}{{ .Name }}={{ .Tags | join "," }};{{ end }}`:                                        "db=;web=blue,v1,v2;",
-		`{{ range nomadService "web" }}{{ if .Tags.Contains "v2" }}{{ .ID }}{{ end }}{{ end }}`:                        "b",
-		`{{ range $tag, $s := nomadService "web" | byTag }}{{ $tag }}{{ len $s }} {{ end }}`:                           "blue1 v11 v21 ",
-		`{{ range nomadService "web" }}{{ if .Tags | contains "v1" }}{{ .ID }}{{ end }}{{ end }}`:                      "a",
-		`{{ timestamp }} {{ timestamp "unix" }} {{ timestamp "2006" }}`:                                                "2026-03-04T05:06:07Z 1772600767 2026",
-		`{{ define "x" }}<{{ . }}>{{ end }}{{ executeTemplate "x" "y" }}{{ template "x" 1 }}`:                          "<y><1>",
-		`{{ range loop 3 }}{{ . }}{{ end }}{{ range loop 5 7 }}{{ . }}{{ end }}`:                                       "01256",
-		`{{ "a,b" | split "," | join "-" }}`:                                                                           "a-b",
-		`{{ " x " | trimSpace }}{{ "xyx" | trim "x" }}{{ "abc" | trimPrefix "a" | trimSuffix "c" }}`:                   "xyb",
-		`{{ toLower "A" }}{{ toUpper "b" }}{{ toTitle "one two" }}`:                                                    "aBOne Two",
-		`{{ "a-a" | replaceAll "a" "b" }}{{ "a1" | regexMatch "[0-9]" }}{{ "a1" | regexReplaceAll "([0-9])" "<$1>" }}`: "b-btruea<1>",
+		`{{ with file "local/conf" | parseJSON }}{{ .b }}{{ index .a 1 }}{{ end }}`:                                                                       "x2",
+		`{{ range nomadService "web" }}{{ .Address }}:{{ .Port }} {{ end }}`:                                                                              "10.0.0.1:8080 10.0.0.2:80 ",
+		`{{ range nomadService "v2.web" }}{{ .Address }}{{ end }}`:                                                                                        "10.0.0.2",
+		`{{ len (nomadService 1 "key" "web") }}`:                                                                                                          "1",
+		`{{ range nomadServices }}{{ .Name }}={{ .Tags | join "," }};{{ end }}`:                                                                           "db=;web=blue,v1,v2;",
+		`{{ range nomadService "web" }}{{ if .Tags.Contains "v2" }}{{ .ID }}{{ end }}{{ end }}`:                                                           "b",
+		`{{ range $port, $s := nomadService "web" | byPort }}{{ $port }}={{ len $s }} {{ end }}`:                                                          "80=1 8080=1 ",
+		`{{ range $tag, $s := nomadService "web" | byTag }}{{ $tag }}{{ len $s }} {{ end }}`:                                                              "blue1 v11 v21 ",
+		`{{ range nomadService "web" }}{{ if .Tags | contains "v1" }}{{ .ID }}{{ end }}{{ end }}`:                                                         "a",
+		`{{ timestamp }} {{ timestamp "unix" }} {{ timestamp "2006" }}`:                                                                                   "2026-03-04T05:06:07Z 1772600767 2026",
+		`{{ define "x" }}<{{ . }}>{{ end }}{{ executeTemplate "x" "y" }}{{ template "x" 1 }}`:                                                             "<y><1>",
+		`{{ range loop 3 }}{{ . }}{{ end }}{{ range loop 5 7 }}{{ . }}{{ end }}`:                                                                          "01256",
+		`{{ sockaddr "range . | limit 1" "}}{{ . }}{{ end" }}`:                                                                                            "10.0.0.1",
+		`{{ with splitToMap "," "=" " a=1,b,c=2=3 " }}{{ toJSON . }}{{ end }}{{ len (split "," " ") }}`:                                                   `{"a":"1","c":"2=3"}0`,
+		`{{ mergeMap (parseJSON "{\"a\":{\"x\":1},\"b\":0,\"c\":1}") (parseJSON "{\"a\":{\"x\":2,\"y\":3},\"b\":4,\"c\":5}") | toJSON }}`:                 `{"a":{"x":1,"y":3},"b":4,"c":1}`,
+		`{{ mergeMapWithOverride (parseJSON "{\"a\":{\"x\":1},\"c\":1}") (parseJSON "{\"a\":{\"x\":2},\"c\":\"\"}") | toJSON }}`:                          `{"a":{"x":2},"c":1}`,
+		`{{ parseJSON "{\"a/b\":1,\"a/c/d\":2,\"e\":3}" | explodeMap | toJSON }}`:                                                                         `{"a":{"b":1,"c":{"d":2}},"e":3}`,
+		`{{ with parseYAML "a: 1\nb: {c: x}" }}{{ toTOML . }}{{ end }}`:                                                                                   "a = 1\n\n[b]\n  c = \"x\"",
+		`{{ scratch.Set "a" 1 }}{{ scratch.SetX "a" 2 }}{{ scratch.Get "a" }}{{ scratch.Key "b" }}{{ scratch.Get "b" }}`:                                  "1false<no value>",
+		`{{ scratch.MapSet "m" "y" 1 }}{{ scratch.MapSet "m" "x" 2 }}{{ scratch.MapSetX "m" "x" 3 }}{{ scratch.MapValues "m" }}{{ (scratch.Get "m").y }}`: "[2 1]1",
+		`{{ "one two-three it's" | toTitle }}{{ "ab" | contains "b" }}{{ in "ab" "c" }}`:                                                                  "One Two-Three It'struefalse",
+		`{{ "a,b" | split "," | join "-" }}`:                                                                                                              "a-b",
+		`{{ " x " | trimSpace }}{{ "xyx" | trim "x" }}{{ "abc" | trimPrefix "a" | trimSuffix "c" }}`:                                                      "xyb",
+		`{{ toLower "A" }}{{ toUpper "b" }}{{ toTitle "one two" }}`:                                                                                       "aBOne Two",
+		`{{ "a-a" | replaceAll "a" "b" }}{{ "a1" | regexMatch "[0-9]" }}{{ "a1" | regexReplaceAll "([0-9])" "<$1>" }}`:                                    "b-btruea<1>",
 		`{{ indent 2 "a\nb" }}`: "  a\n  b",
 		`{{ print "a" 1 }}{{ printf "%03d" 7 }}{{ println }}{{ html "<" }}{{ js "'" }}{{ urlquery "a b" }}`:        "a1007\n&lt;\\'a+b",
 		`{{ base64Encode "a?>" }}{{ base64Decode "YT8+" }}{{ base64URLEncode "a?>" }}{{ base64URLDecode "YT8-" }}`: "YT8+a?>YT8-a?>",
@@ -72,6 +86,7 @@ func TestTemplateFunctions(t *testing.T) {
 		`{{ minimum 2 3 }}{{ maximum 2 3 }}{{ parseUint "5" }}{{ parseFloat "1.5" }}{{ parseBool "true" }}`:            "2351.5true",
 		`{{ $l := split "," "a,b" }}{{ in $l "a" }} {{ containsAll (split "," "a,b") $l }} {{ containsAny (split "," "x,b") $l }} {{ containsNone (split "," "x") $l }} {{ containsNotAll (split "," "a,x") $l }}`: "true true true true true",
 	}
+	maps.Copy(examples, sprigExamples)
 	works, _ := template.Functions()
 	shown := map[string]bool{}
 	for text, want := range examples {
@@ -130,7 +145,9 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		`{{ range service "a" }}{{ end }}`:                   "there is no Consul here",
 		`{{ with nomadVar "a" }}{{ end }}`:                   "there are no variables yet",
 		`{{ if true }}{{ else }}{{ len (ls "a") }}{{ end }}`: "there is no Consul here",
-		`{{ sockaddr "x" }}`:                                 "does not exist here",
+		`{{ writeToFile "a" "" "" "0600" "x" }}`:             "writes no other file",
+		`{{ spew_sdump 1 }}`:                                 "does not exist here",
+		`{{ sprig_uuidv4 }}`:                                 `function "sprig_uuidv4" not defined`,
 		strings.Repeat("x", template.MaxBytes+1):             "at most 4 MiB",
 	} {
 		err := template.Check(template.Text{Name: "t", Text: text})
@@ -150,8 +167,24 @@ func TestTemplatesAreBounded(t *testing.T) {
 		`{{ range loop 100000 }}0123456789012345678901234567890123456789012345{{ end }}`:        "more than 4 MiB",
 		`{{ $x := "0123456789" }}{{ range loop 40 }}{{ $x = print $x $x }}{{ end }}`:            "more than 4 MiB",
 		`{{ $x := "aaaaaaaaaa" }}{{ range loop 40 }}{{ $x = replaceAll "a" "aa" $x }}{{ end }}`: "more than 4 MiB",
-		`{{ loop 1000000000 }}`: "at most 100000 turns",
-		`{{ define "a" }}{{ executeTemplate "a" }}{{ end }}{{ template "a" }}`: "calls itself",
+		`{{ loop 1000000000 }}`:           "at most 100000 turns",
+		`{{ sprig_until 1000000000 }}`:    "at most 100000 numbers",
+		`{{ sprig_repeat 10000000 "a" }}`: "more than 4 MiB",
+		`{{ sprig_indent 10000000 "a" }}`: "more than 4 MiB",
+		`{{ $x := sprig_list 1 }}{{ range loop 40 }}{{ $x = sprig_list $x $x }}{{ end }}`:                                                 "more than 4 MiB",
+		`{{ $x := sprig_list 1 }}{{ range loop 40 }}{{ $x = sprig_concat $x $x }}{{ end }}`:                                               "more than 4 MiB",
+		`{{ $x := sprig_dict }}{{ range loop 40 }}{{ $x = sprig_dict "a" $x "b" $x }}{{ end }}`:                                           "more than 4 MiB",
+		`{{ $x := sprig_dict }}{{ range loop 200 }}{{ $x = sprig_dict "a" $x }}{{ end }}`:                                                 "more than 4 MiB",
+		`{{ $x := sprig_dict "a" "b" }}{{ range loop 40 }}{{ $x = mergeMap (sprig_dict (print . "a") $x (print . "b") $x) $x }}{{ end }}`: "more than 4 MiB",
+		`{{ range loop 9999 }}{{ scratch.Set (print .) (sprig_repeat 1000 "a") }}{{ end }}`:                                               "more than 4 MiB",
+		`{{ range loop 9999 }}{{ scratch.MapSet "m" (print .) (sprig_repeat 1000 "a") }}{{ end }}`:                                        "more than 4 MiB",
+		`{{ scratch.Set "s" scratch }}`: "more than 4 MiB",
+		`{{ range loop 40 }}{{ scratch.MapSet "m" (print .) (scratch.Get "m") }}{{ end }}`: "more than 4 MiB",
+		`{{ containsAny (loop 2000) (loop 2000 4000) }}`:                                   "compares more than",
+		`{{ sprig_uniq (loop 2000) }}`:                                                     "compares more than",
+		`{{ sockaddr "range 100000000000 }}{{ end" }}`:                                     "steps",
+		`{{ explodeMap (sprig_dict (sprig_repeat 200 "a/") 1) }}`:                          "more than 100 parts",
+		`{{ define "a" }}{{ executeTemplate "a" }}{{ end }}{{ template "a" }}`:             "calls itself",
 	} {
 		if got, err := render(text, sources()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %d bytes, %v; want %q", text, len(got), err, want)
@@ -181,6 +214,10 @@ func TestMissingKeysAndSources(t *testing.T) {
 	if _, err := render(`{{ nomadService "web" }}`, s); !errors.Is(err, template.ErrSource) {
 		t.Errorf("services that are away: %v", err)
 	}
+	s.Addresses = func() (any, map[string]any, error) { return nil, nil, errors.New("away") }
+	if _, err := render(`{{ sockaddr "GetPrivateIP" }}`, s); !errors.Is(err, template.ErrSource) {
+		t.Errorf("addresses that are away: %v", err)
+	}
 	if _, err := render(`{{ mustEnv "NONE" }}`, s); err == nil || errors.Is(err, template.ErrSource) {
 		t.Errorf("a variable that is missing: %v", err)
 	}
@@ -188,6 +225,7 @@ func TestMissingKeysAndSources(t *testing.T) {
 
 func FuzzRender(f *testing.F) {
 	f.Add(`{{ range loop 3 }}{{ . }}{{ end }}`)
+	f.Add(`{{ scratch.Set "a" (sprig_dict "b" (sprig_list 1 "c")) }}{{ sockaddr "limit 1 ." }}{{ toTOML (scratch.Get "a") }}`)
 	f.Add(`{{ define "a" }}{{ nomadService "web" | toJSON }}{{ end }}{{ template "a" }}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)

@@ -1,0 +1,33 @@
+package template_test
+
+// sprigExamples have each function of sprig; the results are sprig's own.
+var sprigExamples = map[string]string{
+	`{{ sprig_upper "a" }}{{ sprig_lower "B" }}{{ sprig_title "a b.c" }}{{ sprig_trim " c " }}`:                                                              "AbA B.Cc",
+	`{{ "$a$" | sprig_trimAll "$" }}{{ "xa" | sprig_trimPrefix "x" }}{{ "ax" | sprig_trimSuffix "x" }}{{ sprig_nospace " a b" }}`:                            "aaaab",
+	`{{ "hello" | sprig_trunc 2 }}{{ "hello" | sprig_trunc -2 }}{{ sprig_substr 1 3 "hello" }}{{ sprig_substr -1 9 "x" }}`:                                   "heloelx",
+	`{{ "ab" | sprig_repeat 2 }}{{ "a-b" | sprig_replace "-" "+" }}`:                                                                                         "ababa+b",
+	`{{ "abc" | sprig_contains "b" }}{{ "abc" | sprig_hasPrefix "b" }}{{ "abc" | sprig_hasSuffix "c" }}`:                                                     "truefalsetrue",
+	`{{ sprig_quote "a\"b" 1 }}{{ sprig_squote "a" "b" }}{{ sprig_cat 1 "a" true }}`:                                                                         `"a\"b" "1"'a' 'b'1 a true`,
+	`{{ sprig_list 1 "a" | sprig_join "-" }}{{ sprig_join "-" "x" }}{{ sprig_splitList "," "b,a" | sprig_sortAlpha }}`:                                       "1-ax[a b]",
+	`{{ sprig_indent 1 "a\nb" }}{{ sprig_nindent 2 "a" }}{{ sprig_toString 7 }}`:                                                                             " a\n b\n  a7",
+	`{{ sprig_sha1sum "" }} {{ sprig_sha256sum "" }}`:                                                                                                        "da39a3ee5e6b4b0d3255bfef95601890afd80709 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+	`{{ sprig_b64enc "a" }}{{ sprig_b64dec "YQ==" }}`:                                                                                                        "YQ==a",
+	`{{ sprig_base "/a/b.c" }}{{ sprig_dir "/a/b.c" }}{{ sprig_clean "a//b/" }}{{ sprig_ext "b.c" }}`:                                                        "b.c/aa/b.c",
+	`{{ (sprig_fromJson "{\"a\":\"<\"}") | sprig_toJson }}{{ sprig_fromJson "[1]" | sprig_toPrettyJson }}{{ sprig_toRawJson "<" }}`:                          "{\"a\":\"\\u003c\"}[\n  1\n]\"<\"",
+	`{{ sprig_int "12" }}{{ sprig_int64 1.9 }}{{ sprig_float64 "1.5" }}{{ sprig_atoi "x" }}{{ sprig_int true }}`:                                             "1211.501",
+	`{{ sprig_add 1 2 "3" }}{{ sprig_add1 1 }}{{ sprig_sub 5 2 }}{{ sprig_mul 2 3 4 }}{{ sprig_div 7 2 }}{{ sprig_mod 7 4 }}`:                                "6232433",
+	`{{ sprig_max 1 3 2 }}{{ sprig_min 2 1 3 }}{{ sprig_ceil 1.2 }}{{ sprig_floor 1.8 }}`:                                                                    "3121",
+	`{{ sprig_until 3 }}{{ sprig_until -2 }}{{ sprig_untilStep 3 9 3 }}{{ sprig_untilStep 3 9 -1 }}`:                                                         "[0 1 2][0 -1][3 6][]",
+	`{{ sprig_empty 0 }}{{ sprig_empty "a" }}{{ "" | sprig_default "d" }}{{ "v" | sprig_default "d" }}{{ sprig_default "n" }}`:                               "truefalsedvn",
+	`{{ sprig_coalesce "" 0 "c" }}{{ sprig_ternary 1 2 true }}{{ sprig_ternary 1 2 false }}{{ sprig_all 1 "" }}{{ sprig_any 0 "a" }}`:                        "c12falsetrue",
+	`{{ if false }}{{ sprig_fail "no" }}{{ end }}`:                                                                                                           "",
+	`{{ sprig_regexMatch "^a" "ab" }}{{ sprig_regexFind "[0-9]+" "a12b3" }}{{ sprig_regexFindAll "[0-9]" "a12b3" -1 }}`:                                      "true12[1 2 3]",
+	`{{ sprig_regexSplit "[,;]" "a,b;c" -1 }}{{ sprig_regexReplaceAll "([0-9])" "a1" "<$1>" }}`:                                                              "[a b c]a<1>",
+	`{{ $l := sprig_list 1 2 3 }}{{ sprig_first $l }}{{ sprig_last $l }}{{ sprig_rest $l }}{{ sprig_initial $l }}{{ sprig_reverse $l }}`:                     "13[2 3][1 2][3 2 1]",
+	`{{ $l := sprig_list 1 }}{{ sprig_append $l 2 }}{{ sprig_prepend $l 0 }}{{ sprig_concat $l (sprig_list 5) }}{{ $l }}`:                                    "[1 2][0 1][1 5][1]",
+	`{{ sprig_uniq (sprig_list 1 1 "1") }}{{ sprig_without (sprig_list 1 2 3) 2 }}{{ sprig_has 2 (sprig_list 1 2) }}{{ sprig_compact (sprig_list "" "a") }}`: "[1 1][1 3]true[a]",
+	`{{ $d := sprig_dict "b" 1 "a" 2 "c" }}{{ sprig_get $d "b" }}{{ sprig_get $d "x" }}{{ sprig_hasKey $d "a" }}{{ sprig_keys $d }}{{ sprig_values $d }}`:    "1true[a b c][2 1 ]",
+	`{{ $d := sprig_dict "a" 1 "b" 2 }}{{ sprig_pick $d "a" "x" }}{{ sprig_omit $d "a" }}{{ $d }}`:                                                           "map[a:1]map[b:2]map[a:1 b:2]",
+	`{{ $d := sprig_dict "a" 1 }}{{ sprig_merge $d (sprig_dict "a" 2 "b" 3) }}{{ sprig_mergeOverwrite $d (sprig_dict "a" 2) }}`:                              "map[a:1 b:3]map[a:2]",
+	`{{ sprig_dig "a" "b" "none" (sprig_dict "a" (sprig_dict "b" 1)) }}{{ sprig_dig "a" "x" "none" (sprig_dict "a" (sprig_dict "b" 1)) }}`:                   "1none",
+}
