@@ -66,6 +66,7 @@ edge/fingerprint        < fleet drivers devices
 edge/hardware           < fleet drivers devices edge/runner
 edge/local              < fleet edge/store
 edge/files              < fleet
+edge/diskspace          <
 edge/store              < fleet
 edge/templates          < fleet drivers edge/artifacts edge/runner
 edge/artifacts          < fleet drivers edge/runner edge/store

@@ -57,7 +57,7 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 // diskStatus returns the space on the disk of the data directory, and its reserve.
 func (a agent) diskStatus() local.Disk {
 	s := a.e.dir.Space()
-	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved}
+	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved, NoNewAllocs: a.e.space.WhyFull()}
 }
 
 // certificateStatus returns when the edge's certificate ends and is renewed; zero before the edge has one.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"skerry/edge/contract"
+	"skerry/edge/diskspace"
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/usage"
@@ -62,8 +63,13 @@ type Config struct {
 	// disk; 0: 8 MiB; negative: none.
 	Reserve int64
 	// FreeSpace returns the free space and the size of the disk of a path; nil: asks the system.
-	FreeSpace    func(path string) (free, total int64, err error)
+	FreeSpace func(path string) (free, total int64, err error)
+	// FreeInodes returns the free and all inodes of the disk of a path; nil: asks the system.
+	FreeInodes   func(path string) (free, total int64, err error)
 	KeepTerminal int // ended allocations whose logs are kept; 0: 50
+	// Collect says when ended allocations and stored contents are removed, and when no new allocation starts. The
+	// defaults stand for zeros; a negative MinFree is none.
+	Collect diskspace.Limits
 	// Step is called before each write of the journal and to the data directory: see journal.Config and
 	// datadir.Kind. For tests.
 	Step func(label string) error

@@ -16,6 +16,7 @@ import (
 
 	"skerry/edge/allocs"
 	"skerry/edge/checks"
+	"skerry/edge/diskspace"
 	"skerry/edge/hostvolumes"
 	"skerry/edge/journal"
 	"skerry/edge/link"
@@ -64,6 +65,7 @@ type Edge struct {
 	checks    *checks.Checks
 	allocs    *allocs.Allocs
 	volumes   *hostvolumes.Keeper
+	space     *diskspace.Keeper
 	server    *local.Server
 	names     *names.Server // nil: no DNS queries are answered
 
@@ -127,6 +129,9 @@ func (c Config) checkAndFillDefaults() (Config, error) {
 	c.Datacenter = cmp.Or(c.Datacenter, fleet.DefaultDatacenter)
 	c.NodePool = cmp.Or(c.NodePool, fleet.DefaultPool)
 	c.Reserve = cmp.Or(c.Reserve, defaultReserve)
+	if err := c.checkAndFillSpace(); err != nil {
+		return c, err
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -213,7 +218,17 @@ func (e *Edge) openComponents() error {
 	e.allocs, err = allocs.New(allocs.Config{
 		Journal: e.journal, NewRunner: newRunner,
 		BootID: e.boot, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
-		Checks: e.checks, Log: e.log.With("component", "allocs"),
+		Checks: e.checks, WhyFull: func() string { return e.space.WhyFull() }, Log: e.log.With("component", "allocs"),
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	e.space, err = diskspace.New(diskspace.Config{
+		Limits: e.cfg.Collect, Measure: e.measureDisk, CollectOldest: e.allocs.CollectOldest, Evict: e.evictStored,
+		Record: func(ctx context.Context, message string) error {
+			return e.journal.Record(ctx, fleet.Transition{Kind: fleet.TransitionAgent, Message: message})
+		},
+		Log: e.log.With("component", "diskspace"),
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
@@ -278,6 +293,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { e.followMachine(ctx); return nil })
 	g.Go(func() error { e.removeOrphans(ctx); return nil })
 	g.Go(func() error { e.dir.WatchSpace(ctx, e.reportSpace); return nil })
+	g.Go(func() error { e.space.Run(ctx); return nil })
 	g.Go(func() error { return e.keepLink(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
@@ -296,13 +312,16 @@ func (e *Edge) reportSpace(s datadir.Space) {
 }
 
 // followMachine makes the allocations reconcile whenever this machine's node changes, because checks use its
-// address. It returns when ctx ends.
+// address, or new allocations may start again. It returns when ctx ends.
 func (e *Edge) followMachine(ctx context.Context) {
-	changed := e.describer.Changed()
+	changed, space := e.describer.Changed(), e.space.Changed()
 	for {
 		select {
 		case <-changed:
 			changed = e.describer.Changed()
+			e.allocs.TriggerReconcile()
+		case <-space:
+			space = e.space.Changed()
 			e.allocs.TriggerReconcile()
 		case <-ctx.Done():
 			return
@@ -371,9 +390,11 @@ func (e *Edge) keepLink(ctx context.Context) error {
 	g.Go(func() error { return e.keepCertificate(ctx) })
 	g.Go(func() error {
 		for {
-			changed, hushed := e.describer.Changed(), e.allocs.SilenceShortened()
+			changed, space, hushed := e.describer.Changed(), e.space.Changed(), e.allocs.SilenceShortened()
 			select {
 			case <-changed:
+				l.RequestHeartbeat()
+			case <-space:
 				l.RequestHeartbeat()
 			case <-hushed:
 				l.RequestHeartbeat()

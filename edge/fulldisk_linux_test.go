@@ -137,6 +137,66 @@ func TestStartsOnAFullDisk(t *testing.T) {
 	mustRecordTwoStarts(t, dir)
 }
 
+// On a full disk a new allocation waits, and says so, while the one that ran starts again after a reboot. It starts when
+// there is space.
+func TestNewAllocationsWaitOnAFullDisk(t *testing.T) {
+	d, mount, ok := mustHaveDisk(t)
+	if !ok {
+		return
+	}
+	dir := filepath.Join(mount, "data")
+	if err := os.CopyFS(dir, os.DirFS(mustEnrolled(t, shop))); err != nil {
+		t.Fatal(err)
+	}
+	m, logs := &runnerRecorder{}, &logBuffer{}
+	cfg := config(dir, m, logs)
+	l := mustStart(t, cfg)
+	mustRecover(t, l)
+	if err := l.stop(); err != nil {
+		t.Fatal(err)
+	}
+	j := mustJournal(t, dir)
+	if _, err := j.PutDesired(t.Context(), delivery(t, []fleet.AllocID{shop, batch})); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if full, err := d.Fill(); err != nil || full == nil {
+		t.Fatalf("fill the disk: %v, %v", full, err)
+	}
+
+	cfg.BootID = boot2
+	l = mustStart(t, cfg)
+	mustReachStatus(t, l, "one runs and one waits", func(s local.Status) bool {
+		return s.Disk.NoNewAllocs != "" && len(s.Allocs) == 2 && s.Allocs[0].ClientStatus == fleet.ClientRunning &&
+			s.Allocs[1].ClientStatus == fleet.ClientPending && s.Allocs[1].Note == s.Disk.NoNewAllocs && s.Allocs[1].LastSeq > 0
+	})
+	if len(m.lastStatesOf(shop)) != 2 || len(m.lastStatesOf(batch)) != 0 {
+		t.Errorf("%d runners of the old allocation and %d of the new one, want 2 and 0", len(m.lastStatesOf(shop)), len(m.lastStatesOf(batch)))
+	}
+	if err := d.Empty(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() (bool, string) {
+		s, err := l.Status(t.Context())
+		return err == nil && s.Disk.NoNewAllocs == "" && s.Allocs[1].ClientStatus == fleet.ClientRunning, fmt.Sprintf("%+v, %v", s, err)
+	})
+	rows, err := l.History(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := 0
+	for _, r := range rows {
+		if r.Kind == fleet.TransitionAgent && strings.HasPrefix(r.Message, "new allocations ") {
+			said++
+		}
+	}
+	if said != 2 {
+		t.Errorf("the node's history says %d times that new allocations wait, or start again; want 2", said)
+	}
+}
+
 // mustCount waits until both tasks have started so often.
 func mustCount(t *testing.T, starts string, times int) {
 	t.Helper()

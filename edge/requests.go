@@ -2,21 +2,37 @@ package edge
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"io"
+	"maps"
+	"strings"
+
 	"skerry/edge/allocs"
 	"skerry/fleet"
 	"skerry/syncproto"
-	"strings"
 )
 
 // linkEdge implements link.Edge: it passes deliveries to the allocations and answers requests of hubs.
 type linkEdge struct{ e *Edge }
 
-// Describe returns this machine's node and its hash.
+// Describe returns this machine's node and its hash. While the disk is almost full, the node says so.
 func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
 	node = l.e.describer.Node()
+	if why := l.e.space.WhyFull(); why != "" {
+		node.Attributes = maps.Clone(node.Attributes)
+		if node.Attributes == nil {
+			node.Attributes = map[string]string{}
+		}
+		node.Attributes[fleet.AttributeDiskFull] = why
+		sum := sha256.Sum256([]byte(node.DescriptionHash + why))
+		node.DescriptionHash = hex.EncodeToString(sum[:descriptionHashBytes])
+	}
 	return []byte(node.DescriptionHash), node
 }
+
+// descriptionHashBytes is the length of the hash that Describe makes; package fingerprint's is as long.
+const descriptionHashBytes = 16
 
 // Desired returns the index of the newest journaled delivery.
 func (l linkEdge) Desired() fleet.Index {

@@ -1,10 +1,12 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 
+	"skerry/edge/diskspace"
 	"skerry/edge/local"
 	"skerry/edge/store"
 	"skerry/fleet"
@@ -27,6 +29,47 @@ func (e *Edge) openStore() (err error) {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	return nil
+}
+
+// checkAndFillSpace fills in the defaults of what belongs to the space of the disk, and checks the limits.
+func (c *Config) checkAndFillSpace() error {
+	l := &c.Collect
+	l.DiskPercent = cmp.Or(l.DiskPercent, diskspace.DefaultDiskPercent)
+	l.InodePercent = cmp.Or(l.InodePercent, diskspace.DefaultInodePercent)
+	l.MinFree = cmp.Or(l.MinFree, diskspace.DefaultMinFree)
+	for name, percent := range map[string]float64{"disk": l.DiskPercent, "inode": l.InodePercent} {
+		if !(percent > 0 && percent <= 100) {
+			return fleet.Errorf(fleet.CodeInvalid, "open edge: the %s usage above which is collected is %v %%", name, percent).
+				WithHint("it is more than 0, and at most 100: nothing is collected at a fixed usage then")
+		}
+	}
+	if c.FreeSpace == nil {
+		c.FreeSpace = durable.FreeSpace
+	}
+	if c.FreeInodes == nil {
+		c.FreeInodes = durable.FreeInodes
+	}
+	return nil
+}
+
+// measureDisk returns the use of the disk of the data directory.
+func (e *Edge) measureDisk() (u diskspace.Usage, err error) {
+	if u.Free, u.Total, err = e.cfg.FreeSpace(e.dir.File()); err != nil {
+		return diskspace.Usage{}, err
+	}
+	if u.FreeInodes, u.TotalInodes, err = e.cfg.FreeInodes(e.dir.File()); err != nil {
+		return diskspace.Usage{}, err
+	}
+	u.ReserveFreed = e.dir.Space().Full()
+	return u, nil
+}
+
+// evictStored removes stored contents that no allocation needs, at least as many bytes if there are so many.
+func (e *Edge) evictStored(bytes int64) error {
+	if e.store == nil {
+		return nil
+	}
+	return e.store.Evict(bytes)
 }
 
 // checkStore returns the error of an edge without a store.

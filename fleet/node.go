@@ -184,10 +184,20 @@ func (n *Node) IsAway() bool {
 	return n.Status != NodeReady && n.SchedulingEligibility != NodeIneligible
 }
 
-// Schedulable reports whether new work may be placed on the node.
-func (n *Node) Schedulable() bool {
+// Eligible reports whether the node is ready, and nobody keeps new work from it.
+func (n *Node) Eligible() bool {
 	return n.Status == NodeReady && n.SchedulingEligibility != NodeIneligible
 }
+
+// Schedulable reports whether new work may be placed on the node.
+func (n *Node) Schedulable() bool { return n.Eligible() && n.WhyFull() == "" }
+
+// AttributeDiskFull is the attribute by which a node says why no new allocation starts on it. It belongs to no class of
+// nodes.
+const AttributeDiskFull = "unique.storage.full"
+
+// WhyFull returns why no new allocation starts on the node, because its disk is almost full; "": they start.
+func (n *Node) WhyFull() string { return n.Attributes[AttributeDiskFull] }
 
 // HasAddress reports whether an address is one of the node's.
 func (n *Node) HasAddress(ip string) bool {

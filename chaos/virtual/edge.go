@@ -112,6 +112,7 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 		BootID: e.bootID(),
 		Mono:   func() time.Duration { return time.Since(booted) },
 		Now:    e.Clock.Now, Reserve: reserveSize, FreeSpace: e.Disk.Free,
+		FreeInodes: func(string) (free, total int64, err error) { return 0, 0, nil },
 		Step: func(label string) error {
 			err := e.Disk.beforeDiskStep(label, l)
 			if err == nil && label == journal.StepAfterCommit {

@@ -28,6 +28,7 @@ import (
 	"skerry/edge"
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
+	"skerry/edge/diskspace"
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
 	"skerry/edge/network"
@@ -51,6 +52,7 @@ type Flags struct {
 	TotalCPU   int
 	TotalMemMB int
 	StoreMB    int
+	MinFreeMB  int
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
@@ -80,6 +82,9 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose logs are kept")
 	flags.IntVar(&f.StoreMB, "store-size", defaultStoreMB, "size in MB of the store for artifacts, at most a quarter of the disk")
+	flags.Float64Var(&c.Collect.DiskPercent, "gc-disk-usage-threshold", diskspace.DefaultDiskPercent, "percent of the disk in use above which ended allocations and unneeded stored contents are removed")
+	flags.Float64Var(&c.Collect.InodePercent, "gc-inode-usage-threshold", diskspace.DefaultInodePercent, "percent of the disk's inodes in use above which ended allocations are removed")
+	flags.IntVar(&f.MinFreeMB, "min-free-disk", diskspace.DefaultMinFree>>20, "disk space in MB that must be free for new allocations to start, at most a twentieth of the disk")
 	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "CPU in MHz that tasks may not use")
 	flags.IntVar(&f.Reserved.MemoryMB, "reserved-memory", 0, "memory in MB that tasks may not use")
 	flags.IntVar(&f.Reserved.DiskMB, "reserved-disk", 0, "disk in MB that tasks may not use")
@@ -180,6 +185,12 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		return cfg, fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
 	}
 	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
+	if f.MinFreeMB < 0 {
+		return cfg, fleet.Errorf(fleet.CodeInvalid, "--min-free-disk may not be negative: %d", f.MinFreeMB)
+	}
+	if cfg.Collect.MinFree = int64(f.MinFreeMB) << 20; f.MinFreeMB == 0 {
+		cfg.Collect.MinFree = -1
+	}
 	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, log)
 	if err != nil {
 		return cfg, err

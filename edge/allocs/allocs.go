@@ -48,7 +48,9 @@ type Config struct {
 	KeepEnded int    // ended allocations that keep their folder; 0: 50
 	TimeZone  string // of the site, for update windows; "": UTC
 	Checks    Checks // of services; nil: none, and health depends on tasks only
-	Log       *slog.Logger
+	// WhyFull returns why no new allocation may start, because the disk is almost full; "": it may. nil: never full.
+	WhyFull func() string
+	Log     *slog.Logger
 }
 
 // Allocs gives each desired allocation a runner and stops runners. Its exported methods may be called from any
@@ -92,6 +94,9 @@ func New(cfg Config) (*Allocs, error) {
 	}
 	cfg.KeepEnded = cmp.Or(cfg.KeepEnded, DefaultKeepEnded)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.WhyFull == nil {
+		cfg.WhyFull = func() string { return "" }
+	}
 	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
 		wakeups:        make(chan struct{}, 1),

@@ -1,11 +1,13 @@
 package allocs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"skerry/edge/journal"
 	"skerry/fleet"
@@ -18,9 +20,8 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	if err != nil {
 		return fmt.Errorf("collect allocations: %w", err)
 	}
-	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
-	needed := dataHeld(desired, states)
 	if id != "" {
+		states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 		w, held := desired[id]
 		if !held {
 			return fleet.Errorf(fleet.CodeNotFound, "garbage-collect allocation %s: it is not on this edge", fleet.Short(id)).
@@ -29,19 +30,49 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 		if why, hint := a.whyHeld(w, states[id], acknowledged); why != "" {
 			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: %s", fleet.Short(id), why).WithHint("%s", hint)
 		}
-		if needed[id] {
+		if dataHeld(desired, states)[id] {
 			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: its replacement has not taken its data yet", fleet.Short(id)).
 				WithHint("ask again when the replacement runs")
 		}
 		return a.collectEnded(ctx, id)
 	}
 	var failed []error
-	for _, id := range sortedKeys(desired) {
-		if why, _ := a.whyHeld(desired[id], states[id], acknowledged); why == "" && !needed[id] {
-			failed = append(failed, a.collectEnded(ctx, id))
-		}
+	for _, id := range a.collectableAllocs(desired) {
+		failed = append(failed, a.collectEnded(ctx, id))
 	}
 	return errors.Join(failed...)
+}
+
+// CollectOldest removes the allocation that ended first of those that may be removed, whatever KeepEnded says; false:
+// none could be. The error is that of allocations before it.
+func (a *Allocs) CollectOldest(ctx context.Context) (bool, error) {
+	desired, err := a.readDesired(ctx)
+	if err != nil {
+		return false, fmt.Errorf("collect the oldest ended allocation: %w", err)
+	}
+	var failed []error
+	for _, id := range a.collectableAllocs(desired) {
+		err := a.collectEnded(ctx, id)
+		if err == nil {
+			return true, errors.Join(failed...)
+		}
+		failed = append(failed, err)
+	}
+	return false, errors.Join(failed...)
+}
+
+// collectableAllocs returns the ended allocations that may be removed (whyHeld), the one that ended first at the beginning.
+func (a *Allocs) collectableAllocs(desired map[fleet.AllocID]journal.DesiredAlloc) []fleet.AllocID {
+	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
+	needed := dataHeld(desired, states)
+	var ended []fleet.AllocID
+	for id, w := range desired {
+		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" && !needed[id] {
+			ended = append(ended, id)
+		}
+	}
+	slices.SortFunc(ended, func(x, y fleet.AllocID) int { return cmp.Compare(states[x].Seq, states[y].Seq) })
+	return ended
 }
 
 // collectEnded removes an ended allocation's folders, and then its desired state.

@@ -1,7 +1,6 @@
 package allocs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,6 +59,11 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
 		}
+		if why := a.diskFullReason(desired[id], s); why != "" {
+			a.noteNotRunning(id, why)
+			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
+			continue
+		}
 		why, err := a.takeStickyData(ctx, desired, desired[id], s)
 		if failed = append(failed, err); why != "" {
 			a.noteNotRunning(id, why)
@@ -71,6 +75,14 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	due, err := a.evaluateHealth(ctx, desired, held)
 	failed = append(failed, err, a.removeEnded(ctx, desired))
 	return min(next, due, held.nextWindowCheck()), errors.Join(failed...)
+}
+
+// diskFullReason returns why a new allocation does not start: the disk is almost full. "": it may start, or has begun.
+func (a *Allocs) diskFullReason(w journal.DesiredAlloc, s journal.State) string {
+	if w.Stop || s.ClientStatus != "" || a.hasFolder(w.Alloc.ID) {
+		return ""
+	}
+	return a.cfg.WhyFull()
 }
 
 // recordNotStarted records once, in a row, why an allocation does not start, so that the hubs know.
@@ -236,18 +248,10 @@ func (a *Allocs) recordAllocEnd(ctx context.Context, id fleet.AllocID, status, w
 // removeEnded removes the oldest ended allocations beyond KeepEnded whose end the cluster knows, with
 // their folders.
 func (a *Allocs) removeEnded(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) error {
-	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
-	var ended []fleet.AllocID
-	needed := dataHeld(desired, states)
-	for id, w := range desired {
-		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" && !needed[id] {
-			ended = append(ended, id)
-		}
-	}
+	ended := a.collectableAllocs(desired)
 	if len(ended) <= a.cfg.KeepEnded {
 		return nil
 	}
-	slices.SortFunc(ended, func(x, y fleet.AllocID) int { return cmp.Compare(states[x].Seq, states[y].Seq) })
 	for _, id := range ended[:len(ended)-a.cfg.KeepEnded] {
 		if err := a.removeFolders(id); err != nil {
 			a.log.Warn("folder of an ended allocation not removed", "alloc_id", string(id), "error", err)

@@ -90,6 +90,8 @@ type Disk struct {
 	Full              bool
 	Free              int64
 	Reserve, Reserved int64 // size of the reserve now, and its size while the disk has space
+	// NoNewAllocs says why no new allocation starts until there is space; "": they start.
+	NoNewAllocs string `json:",omitempty"`
 }
 
 // Quarantine describes a damaged database that was set aside.

@@ -122,40 +122,81 @@ func (s *Store) usedBytes() int64 {
 	return used
 }
 
-// makeRoom evicts what nobody needs until size more bytes fit: downloads that nobody goes on with, then the
-// entries that were not used for the longest time. What was loaded by hand stays. The caller has the lock.
+// Evict removes contents that no allocation needs until they are so many bytes less, or none is left.
+func (s *Store) Evict(bytes int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	target, pinned := s.usedBytes()-bytes, s.pinnedIDs()
+	enough := func() bool { return s.usedBytes() <= target }
+	err := s.evictDownloads(enough, pinned)
+	if err == nil {
+		err = s.evictEntries(enough, pinned)
+	}
+	if err != nil {
+		return fmt.Errorf("evict stored contents: %w", err)
+	}
+	return nil
+}
+
+// makeRoom evicts what nobody needs until size more bytes fit: downloads that nobody goes on with, then entries. The
+// caller has the lock.
 func (s *Store) makeRoom(size int64) error {
-	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
-		return nil
+	bytesFit := func() bool { return s.usedBytes()+size <= s.cfg.MaxBytes }
+	fits := func() bool { return bytesFit() && len(s.entries) < maxEntries }
+	err := s.evictDownloads(bytesFit, nil)
+	if err == nil {
+		err = s.evictEntries(fits, s.pinnedIDs())
 	}
-	for _, id := range slices.Sorted(maps.Keys(s.partials)) {
-		if s.usedBytes()+size > s.cfg.MaxBytes && s.busy[id] == nil {
-			if err := s.removePartial(id); err != nil {
-				return err
-			}
-		}
+	if err == nil && !fits() {
+		err = s.errFull()
 	}
+	return err
+}
+
+// pinnedIDs returns the ids of what allocations may need. The caller has the lock.
+func (s *Store) pinnedIDs() map[string]bool {
 	pinned := map[string]bool{}
 	for _, ids := range s.pins {
 		for _, id := range ids {
 			pinned[id] = true
 		}
 	}
-	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return cmp.Compare(s.uses[a], s.uses[b]) })
-	for _, id := range oldest {
-		if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
+	return pinned
+}
+
+// evictDownloads removes cut downloads that no goroutine goes on with, but not those to keep, until enough says so. The
+// caller has the lock.
+func (s *Store) evictDownloads(enough func() bool, keep map[string]bool) error {
+	for _, id := range slices.Sorted(maps.Keys(s.partials)) {
+		if enough() {
 			return nil
 		}
-		if !pinned[id] && !s.entries[id].Loaded {
-			if err := s.removeEntry(id); err != nil {
-				return err
-			}
+		if s.busy[id] != nil || keep[id] {
+			continue
+		}
+		if err := s.removePartial(id); err != nil {
+			return err
 		}
 	}
-	if s.usedBytes()+size <= s.cfg.MaxBytes && len(s.entries) < maxEntries {
-		return nil
+	return nil
+}
+
+// evictEntries removes the entries that were not used for the longest time, but not those to keep, until enough says
+// so. What was loaded by hand stays. The caller has the lock.
+func (s *Store) evictEntries(enough func() bool, keep map[string]bool) error {
+	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return cmp.Compare(s.uses[a], s.uses[b]) })
+	for _, id := range oldest {
+		if enough() {
+			return nil
+		}
+		if s.entries[id].Loaded || keep[id] {
+			continue
+		}
+		if err := s.removeEntry(id); err != nil {
+			return err
+		}
 	}
-	return s.errFull()
+	return nil
 }
 
 // errFull is the error of a content that does not fit. The caller has the lock.

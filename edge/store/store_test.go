@@ -178,6 +178,55 @@ func TestEvictionSparesPinnedContents(t *testing.T) {
 	mustPut(t, mustOpenStore(t, cfg), key(6), bytes.Repeat([]byte("x"), 390))
 }
 
+// TestEvict frees space on the disk: of what no allocation needs, that which was used least recently first. A download
+// that an allocation will go on with stays.
+func TestEvict(t *testing.T) {
+	s := mustOpenStore(t, configOf(t.TempDir()))
+	key := func(name string) store.Key { return store.Key{Source: "http://x/" + name} }
+	content := bytes.Repeat([]byte("x"), 100)
+	if err := s.Pin("alloc-1", key("pinned"), key("cut-pinned")); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"pinned", "first", "second"} {
+		mustPut(t, s, key(name), append(content, byte(i)))
+	}
+	if _, err := s.Load(t.Context(), key("loaded"), "", bytes.NewReader(content)); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cut", "cut-pinned"} {
+		d, err := s.Begin(t.Context(), key(name))
+		if err == nil {
+			err = d.Restart("v1")
+		}
+		if err == nil {
+			_, err = d.Write(content)
+		}
+		if err := errors.Join(err, d.Suspend()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustHaveContent(t, s, key("first"), append(content, 1)) // used after the second
+	for _, step := range []struct {
+		bytes int64
+		left  int64
+		gone  string
+	}{{0, 603, ""}, {1, 503, ""}, {100, 402, "second"}, {1000, 301, "first"}, {1000, 301, ""}} {
+		if err := s.Evict(step.bytes); err != nil || s.Used() != step.left || step.gone != "" && s.Has(key(step.gone)) {
+			t.Fatalf("after the eviction of %d bytes: %d are left (%v), want %d, without %q", step.bytes, s.Used(), err, step.left, step.gone)
+		}
+	}
+	if !s.Has(key("pinned")) || !s.Has(key("loaded")) {
+		t.Error("what is needed, or was loaded by hand, is gone")
+	}
+	d, err := s.Begin(t.Context(), key("cut-pinned"))
+	if err != nil || d.Size() != 100 {
+		t.Fatalf("the download that is needed has %d bytes (%v), want 100", d.Size(), err)
+	}
+	if err := d.Suspend(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestCutDownloadGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	key := store.Key{Source: "http://x/a"}

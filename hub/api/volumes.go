@@ -178,7 +178,7 @@ func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, er
 		}
 		switch {
 		case why == "" && !n.Schedulable():
-			reasons["it is not ready, or not eligible"]++
+			reasons["it is not ready, not eligible, or full"]++
 		case why != "":
 			reasons[why]++
 		case best == nil || count < fewest:

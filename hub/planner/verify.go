@@ -257,8 +257,10 @@ func (v *verifiedPlan) checkPlacement(n *fleet.Node, need fleet.Resources, pendi
 		return "the node does not exist"
 	case n.Status != fleet.NodeReady:
 		return fmt.Sprintf("the node is %s", n.Status)
-	case !n.Schedulable():
+	case !n.Eligible():
 		return "the node is not eligible for scheduling"
+	case !n.Schedulable():
+		return n.WhyFull()
 	}
 	used := v.view.Used(n.ID)
 	for alloc, takes := range pending[n.ID] {

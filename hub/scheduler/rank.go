@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"container/heap"
 	"hash/fnv"
 	"iter"
@@ -264,7 +265,7 @@ func (r *ranking) considerNode(n *fleet.Node) {
 	if r.askedByID[n.ID] {
 		return
 	}
-	if !n.Schedulable() {
+	if !n.Eligible() {
 		if n.IsAway() && r.feasibility.whyInfeasible(n) == "" {
 			if r.awayNodes == nil {
 				r.awayNodes = map[fleet.NodeID]*fleet.Node{}
@@ -273,7 +274,7 @@ func (r *ranking) considerNode(n *fleet.Node) {
 		}
 		return
 	}
-	unsuited := r.feasibility.whyInfeasible(n)
+	unsuited := cmp.Or(r.feasibility.whyInfeasible(n), n.WhyFull())
 	if r.feasibility.job.InPool(n.NodePool) {
 		r.metric.NodesInPool++
 	}

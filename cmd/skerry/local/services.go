@@ -89,6 +89,9 @@ func (f *localFlags) diskCommand() *cobra.Command {
 				t.Add("Free", fmt.Sprintf("%d MiB", s.Disk.Free>>20))
 				t.Add("Reserve", fmt.Sprintf("%d of %d MiB, for starts and the journal while the disk is full", s.Disk.Reserve>>20, s.Disk.Reserved>>20))
 				t.Add("Full", s.Disk.Full)
+				if why := s.Disk.NoNewAllocs; why != "" {
+					t.Add("New allocations", "wait: "+why)
+				}
 				f.out.Table(t)
 			})
 			return nil

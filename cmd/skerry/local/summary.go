@@ -27,6 +27,9 @@ func statusSummary(s local.Status, now time.Time) string {
 		parts = append(parts, fmt.Sprintf("The disk is full: free some space (%d of %d MiB that the agent keeps for this are left).",
 			s.Disk.Reserve>>20, s.Disk.Reserved>>20))
 	}
+	if s.Disk.NoNewAllocs != "" {
+		parts = append(parts, fmt.Sprintf("New allocations wait: %s (%d MiB).", s.Disk.NoNewAllocs, s.Disk.Free>>20))
+	}
 	return strings.Join(parts, " ")
 }
 

@@ -131,6 +131,9 @@ func addNodeSummary(t *console.Table, n fleet.Node, allocs []fleet.Alloc) {
 		t.Add("Away", "since "+console.LocalNano(n.DisconnectedAt))
 	}
 	t.Add("Eligible", n.SchedulingEligibility != fleet.NodeIneligible)
+	if why := n.WhyFull(); why != "" {
+		t.Add("New allocations", "wait: "+why)
+	}
 	if n.LastDrain != nil {
 		t.Add("Drain", drainStatus(n))
 	}
