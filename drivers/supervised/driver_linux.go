@@ -207,9 +207,14 @@ func (d *Driver) removeContainerOfEarlierBoot(dir string) error {
 }
 
 // ensureSupervisor starts a supervisor for a state folder without one. It returns when the supervisor has
-// started or adopted the task, or found it ended. A refusal means that the task cannot start.
+// started or adopted the task, or found it ended. A refusal means that the task cannot start. Only one caller at a
+// time starts supervisors for a folder: Wait and Stop both notice that one was killed.
 func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
-	var err error
+	unlock, err := d.lockStarting(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	for range spawnTries {
 		if hasSupervisor(dir) {
 			return nil
@@ -232,6 +237,32 @@ func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 		}
 	}
 	return drivers.Recoverable(err)
+}
+
+// lockStarting waits until no other caller starts a supervisor for a state folder, and keeps others from it until
+// unlock.
+func (d *Driver) lockStarting(ctx context.Context, dir string) (unlock func(), err error) {
+	for {
+		d.mu.Lock()
+		other, busy := d.starting[dir]
+		if !busy {
+			done := make(chan struct{})
+			d.starting[dir] = done
+			d.mu.Unlock()
+			return func() {
+				d.mu.Lock()
+				delete(d.starting, dir)
+				d.mu.Unlock()
+				close(done)
+			}, nil
+		}
+		d.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // spawnSupervisor starts a supervisor process and waits for its report. It is in a session of its own, so that

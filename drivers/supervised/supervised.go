@@ -84,6 +84,8 @@ type Driver struct {
 	mu sync.Mutex
 	// children are the supervisors that this process started, by state folder.
 	children map[string]*os.Process
+	// starting has the state folders for which ensureSupervisor runs; each channel is closed when it returns.
+	starting map[string]chan struct{}
 }
 
 // New makes a Driver. It reads the kernel's boot id if none is configured, and starts nothing.
@@ -102,6 +104,7 @@ func New(cfg Config) (*Driver, error) {
 		bootID:   cfg.BootID,
 		log:      cfg.Log.With("driver", cfg.Name),
 		children: make(map[string]*os.Process),
+		starting: make(map[string]chan struct{}),
 	}, nil
 }
 

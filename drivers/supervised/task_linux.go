@@ -85,9 +85,10 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	}
 	o := controlCommand{stop: true, signal: number, timeout: min(max(timeout, 0), maxKillTimeout)}
 	for !t.Ended() { // again if the supervisor was killed meanwhile
+		receiver, _, _ := supervisorOf(t.dir)
 		err := t.sendToSupervisor(ctx, o)
 		if err == nil {
-			err = t.waitStopped(ctx, o)
+			err = t.waitStopped(ctx, o, receiver)
 		}
 		if err != nil {
 			return fmt.Errorf("stop task %s: %w", t.id, err)
@@ -97,9 +98,13 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	return nil
 }
 
-// waitStopped waits until the supervisor has ended after the stop o. If that takes longer than a stop may, it
-// kills the task and the supervisor. If the supervisor is itself stopped, the agent sends the signal.
-func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
+// supervisorCheck is how often a stop checks whether another supervisor has the task.
+const supervisorCheck = time.Second
+
+// waitStopped waits until the supervisor has ended after the stop o, or until another one than receiver has the task,
+// which may not have got the command. If that takes longer than a stop may, it kills the task and the supervisor.
+// If the supervisor is itself stopped, the agent sends the signal.
+func (t *task) waitStopped(ctx context.Context, o controlCommand, receiver member) error {
 	patience := o.timeout + stopGrace
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
 		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same timeout.
@@ -109,11 +114,20 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand) error {
 		}
 		patience = o.timeout
 	}
-	waiting, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err := t.waitForSupervisorEnd(waiting)
-	if err == nil || ctx.Err() != nil || waiting.Err() == nil {
-		return err
+	for deadline := time.Now().Add(patience); ; {
+		waiting, cancel := context.WithTimeout(ctx, min(supervisorCheck, max(time.Until(deadline), 0)))
+		err := t.waitForSupervisorEnd(waiting)
+		late := waiting.Err() != nil
+		cancel()
+		if err == nil || ctx.Err() != nil || !late {
+			return err
+		}
+		if now, _, ok := supervisorOf(t.dir); ok && now != receiver {
+			return nil
+		}
+		if !time.Now().Before(deadline) {
+			break
+		}
 	}
 	t.driver.log.Warn("a task's supervisor is stopped: killing the task and the supervisor", "task_id", t.id)
 	return t.killTree()

@@ -1,6 +1,7 @@
 package supervised_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"skerry/drivers"
 	"skerry/drivers/supervised"
 )
 
@@ -35,6 +37,31 @@ func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 	}
 	for _, pid := range all {
 		mustBeGone(t, pid)
+	}
+}
+
+// Wait and Stop both notice that the supervisor was killed. One of them starts another one, and neither waits for
+// the other's.
+func TestStopWhileWaitNoticesThatTheSupervisorWasKilled(t *testing.T) {
+	for range 10 {
+		cfg := newTaskConfig(t, forever)
+		h, task := mustStart(t, mustDriver(t, ""), cfg)
+		super := supervisorOf(t, mainOf(t, h.State))
+		waited := make(chan drivers.Exit, 1)
+		go func() { waited <- mustWait(t, task) }()
+		stopped := make(chan error, 2)
+		mustKill(t, super, syscall.SIGKILL)
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		for range cap(stopped) {
+			go func() { stopped <- task.Stop(ctx, "SIGTERM", 100*time.Millisecond) }()
+		}
+		for range cap(stopped) {
+			if err := <-stopped; err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-waited
 	}
 }
 
