@@ -180,7 +180,7 @@ type RestartPolicy struct {
 	Interval time.Duration `yaml:"interval"`
 	Delay    time.Duration `yaml:"delay"`
 	Mode     string        `yaml:"mode"`
-	// RenderTemplates renders a task's templates anew before it is restarted.
+	// RenderTemplates renders templates with once anew before a task is restarted; others always are.
 	RenderTemplates bool `yaml:"render_templates,omitempty"`
 }
 

@@ -49,6 +49,8 @@ type Preparation struct {
 	Config *drivers.TaskConfig // Config.Config is replaced after the last hook: it can use variables that hooks set
 	// Folders are where the task finds its folders, by the variables NOMAD_ALLOC_DIR and so on.
 	Folders taskenv.Place
+	// RenderTemplates is that of the task's restart policy: an attempt uses no older rendering of its templates.
+	RenderTemplates bool
 	// Event journals an event of the task. nil in Watch: use TaskControl.Event.
 	Event func(kind, message string) error
 
@@ -70,7 +72,8 @@ func (t *task) newPreparation(s spec) *Preparation {
 	cfg := t.driverConfig(s)
 	where := t.taskPlace(s)
 	return &Preparation{
-		Alloc: s.alloc, Task: s.alloc.Group().Task(t.name), Node: *where.Node, Config: &cfg, Folders: where, env: t.taskEnv(s),
+		Alloc: s.alloc, Task: s.alloc.Group().Task(t.name), Node: *where.Node, Config: &cfg, Folders: where,
+		RenderTemplates: s.policy.RenderTemplates, env: t.taskEnv(s),
 	}
 }
 

@@ -76,7 +76,7 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	t, what := &p.Task.Templates[i], nameOf(p, i)
 	last, known := readRendering(p, i)
 	first := !known
-	if !known || !t.Once {
+	if !known || !t.Once || p.RenderTemplates {
 		next, err := h.renderTemplate(ctx, p, i)
 		switch {
 		case err == nil:

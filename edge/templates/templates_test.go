@@ -55,6 +55,8 @@ type machine struct {
 	code     int // of scripts
 	poll     time.Duration
 	routes   string
+
+	renderAnew bool // as the restart policy says
 }
 
 func newMachine(tb testing.TB, list ...fleet.Template) *machine {
@@ -88,8 +90,8 @@ func (m *machine) preparation() *runner.Preparation {
 			Env: m.env, Dir: filepath.Join(root, "web"), AllocDir: filepath.Join(root, "alloc"), LocalDir: filepath.Join(root, "web", "local"),
 			SecretsDir: filepath.Join(root, "web", "secrets"), StateDir: filepath.Join(m.dir, "tasks", "a", "web", "1"),
 		},
-		Folders: taskenv.Place{AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
-		Event:   func(kind, message string) error { return m.Event(context.Background(), kind, message) },
+		RenderTemplates: m.renderAnew, Folders: taskenv.Place{AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
+		Event: func(kind, message string) error { return m.Event(context.Background(), kind, message) },
 	}
 }
 
@@ -327,6 +329,27 @@ func TestTemplateOnceAndFirstScript(t *testing.T) {
 		m.watchFor(time.Minute)
 		m.mustLog(t)
 	})
+}
+
+// TestRenderTemplates: with render_templates of its restart policy a restart renders what once has rendered. A source
+// without an answer keeps no task from its restart then, either.
+func TestRenderTemplates(t *testing.T) {
+	m := newMachine(t, fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/once", Once: true})
+	for _, attempt := range []struct {
+		render bool
+		err    error
+		want   string
+	}{{false, nil, "10.0.0.1:5432"}, {false, nil, "10.0.0.1:5432"}, {true, nil, "10.0.0.2:5432"}, {true, errors.New("the link is down"), "10.0.0.2:5432"}} {
+		m.renderAnew = attempt.render
+		if attempt.err != nil {
+			m.services.set(nil, attempt.err)
+		}
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustHave(t, "web/local/once", attempt.want)
+		m.setAddress("10.0.0.2")
+	}
 }
 
 // A change waits until it has been there for the wait block's min.

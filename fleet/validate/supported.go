@@ -51,7 +51,6 @@ var unsupported = []struct {
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
 	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound the size of logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
-	{"render_templates", "leave it out: templates are rendered before each start", []string{"TaskGroups.RestartPolicy.RenderTemplates", "TaskGroups.Tasks.RestartPolicy.RenderTemplates"}},
 	{"a Consul namespace", "leave it out: there is no Consul here", []string{"ConsulNamespace"}},
 	{"a Vault namespace", "leave it out: there is no Vault here", []string{"VaultNamespace"}},
 }

@@ -17,7 +17,7 @@ var unsupportedExamples = map[string]string{
 	"Migrate":  `{"MaxParallel": 2}`,
 	"Networks": `[{}]`, "Volumes.Type": `"csi"`, "Volumes.MountOptions": `{"FSType": "ext4"}`, "SELinuxLabel": `"Z"`,
 	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
-	"Sticky": `true`, "RenderTemplates": `true`, "Disabled": `true`,
+	"Sticky": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,

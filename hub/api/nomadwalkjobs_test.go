@@ -165,9 +165,10 @@ func (c *devCluster) failAndBlock() {
   type = "batch"
   group "g" {
     restart {
-      attempts = 1
-      delay    = "1s"
-      mode     = "fail"
+      attempts         = 1
+      delay            = "1s"
+      mode             = "fail"
+      render_templates = true
     }
     reschedule {
       attempts       = 2
