@@ -168,6 +168,13 @@ type Exit struct {
 // Success reports whether the task ended by itself with the exit code 0, and nothing went wrong.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 && e.Err == "" }
 
+// ImageFetcher is implemented by a Driver that fetches the images of its tasks itself.
+type ImageFetcher interface {
+	// FetchImage makes sure that the image of a task with that config block is on this machine, and returns its name;
+	// "": the task brings it along. ${…} may be left in config; in the image's name it is a fleet.CodeInvalid.
+	FetchImage(ctx context.Context, config map[string]any) (image string, err error)
+}
+
 // OrphanRemover is implemented by a Driver whose tasks outlive the records of the edge, such as containers.
 type OrphanRemover interface {
 	// RemoveOrphans ends and removes the tasks of this data directory whose allocation the edge does not know,

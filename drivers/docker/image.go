@@ -41,6 +41,29 @@ func (d *Driver) ensureImage(ctx context.Context, o *options, cfg drivers.TaskCo
 	return image, d.pullShared(ctx, o, image)
 }
 
+var _ drivers.ImageFetcher = (*Driver)(nil)
+
+// FetchImage implements drivers.ImageFetcher. An image that a task loads from a file comes with its artifacts.
+func (d *Driver) FetchImage(ctx context.Context, config map[string]any) (string, error) {
+	o, err := parseOptions(d.cfg.Name, config, true)
+	switch {
+	case err != nil:
+		return "", err
+	case o.load != "":
+		return "", nil
+	case strings.Contains(o.image, "${"):
+		return "", fleet.Errorf(fleet.CodeInvalid, "image %s: only an allocation knows its name", o.image).
+			WithHint("it is pulled when the allocation starts: use variables of the job and the node")
+	}
+	if o.pullTimeout <= 0 { // its value has ${…}
+		o.pullTimeout = defaultPullTimeout
+	}
+	if err := d.ensureConnected(ctx); err != nil {
+		return "", err
+	}
+	return d.ensureImage(ctx, &o, drivers.TaskConfig{})
+}
+
 // hasImage reports whether the daemon has an image with that name or digest.
 func (d *Driver) hasImage(ctx context.Context, image string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)

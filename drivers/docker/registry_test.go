@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -20,6 +21,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"skerry/drivers"
+	"skerry/fleet"
 )
 
 // registry is a registry on the loopback interface that has one image of one layer. It speaks the part of the
@@ -185,6 +187,44 @@ func TestPull(t *testing.T) {
 		cfg.Config["image"], cfg.Config["force_pull"] = r.image(":"+r.tag), true
 		if _, err := driver.Start(t.Context(), cfg); err == nil || !drivers.IsRecoverable(err) {
 			t.Errorf("force_pull without a registry: %v, want a recoverable error", err)
+		}
+	})
+}
+
+// An image is fetched before there is a task, once, and found by the task without a registry.
+func TestFetchImage(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		r := mustRegistry(t, d)
+		fetcher := d.mustDriver(t, "boot")
+		cfg := newTaskConfig(t, "web", "true")
+		cfg.Config["image"] = r.image(":" + r.tag)
+		early := maps.Clone(cfg.Config)
+		early["args"], early["image_pull_timeout"] = []any{"${NOMAD_PORT_http}"}, "${NOMAD_META_timeout}"
+		for range 2 {
+			if image, err := fetcher.FetchImage(t.Context(), early); err != nil || image != r.image(":"+r.tag) {
+				t.Fatalf("%q, %v", image, err)
+			}
+		}
+		if n := r.fetched(); n != 1 {
+			t.Errorf("the layer was fetched %d times, want once", n)
+		}
+		if _, err := fetcher.FetchImage(t.Context(), map[string]any{"image": r.image(":none")}); err == nil || !strings.Contains(err.Error(), "pull image") {
+			t.Errorf("an image that is not there: %v", err)
+		}
+		for _, config := range []map[string]any{{"image": "web:${NOMAD_ALLOC_INDEX}"}, {}, {"image": "web", "unknown": 1}} {
+			if _, err := fetcher.FetchImage(t.Context(), config); fleet.CodeOf(err) != fleet.CodeInvalid {
+				t.Errorf("%v: %v", config, err)
+			}
+		}
+		if image, err := fetcher.FetchImage(t.Context(), map[string]any{"image": "web", "load": "local/web.tar"}); err != nil || image != "" {
+			t.Errorf("an image of a file: %q, %v", image, err)
+		}
+		if err := r.server.Close(); err != nil { // the link is gone
+			t.Fatal(err)
+		}
+		_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+		if exit := mustWait(t, task); !exit.Success() {
+			t.Errorf("%+v", exit)
 		}
 	})
 }
