@@ -78,8 +78,7 @@ type Result struct {
 // Fetch brings an artifact to its destination. Of its errors, fleet.CodeInvalid, CodeUnsupported and CodeForbidden
 // are about the request or the content, and come again.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, fetchTimeout,
-		fleet.Errorf(fleet.CodeTimeout, "the artifact did not arrive within %v", fetchTimeout))
+	ctx, cancel := boundFetch(ctx)
 	defer cancel()
 	file, e, stored, err := f.openContent(ctx, &r)
 	if err != nil {
@@ -90,6 +89,27 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
 		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
 	}
 	return Result{Stored: stored, Since: e.Stored, Bytes: e.Size}, nil
+}
+
+// FetchToStore brings the content of an artifact into the store, unless it is there. A file of the edge stays where
+// it is.
+func (f *Fetcher) FetchToStore(ctx context.Context, r Request) error {
+	if r.Source.from == fromFile && f.hasLocal(&r.Source) || f.cfg.Store.Has(r.Source.Key(r.Headers)) {
+		return nil
+	}
+	ctx, cancel := boundFetch(ctx)
+	defer cancel()
+	file, _, _, err := f.openContent(ctx, &r)
+	if err != nil {
+		return fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+	}
+	return file.Close()
+}
+
+// boundFetch returns a context that ends after fetchTimeout.
+func boundFetch(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, fetchTimeout,
+		fleet.Errorf(fleet.CodeTimeout, "the artifact did not arrive within %v", fetchTimeout))
 }
 
 // openContent returns the content from the store, where it is fetched into first if it is missing. A file of the

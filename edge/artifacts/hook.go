@@ -44,6 +44,9 @@ type Hook struct {
 // runners' folder of state: they ended while no agent ran.
 func NewHook(f *Fetcher, state string) (*Hook, error) {
 	for _, alloc := range f.cfg.Store.PinnedAllocs() {
+		if strings.HasPrefix(string(alloc), store.PrefetchPin) {
+			continue
+		}
 		if _, err := os.Stat(filepath.Join(state, string(alloc))); !errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -156,26 +159,36 @@ func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pendi
 
 // requestOf makes the request of an artifact block, with ${…} replaced.
 func requestOf(p *runner.Preparation, a *fleet.TaskArtifact) (Request, error) {
-	options := make(map[string]string, len(a.GetterOptions))
-	for k, v := range a.GetterOptions {
-		options[k] = p.Replace(v)
-	}
-	source, err := ParseSource(p.Replace(a.GetterSource), options)
+	r, err := contentOf(a, p.Replace)
 	if err != nil {
 		return Request{}, err
 	}
-	r := Request{Source: source, Mode: a.GetterMode, Insecure: a.GetterInsecure, Root: filepath.Dir(p.Config.Dir)}
+	r.Root = filepath.Dir(p.Config.Dir)
+	r.Dest, err = Destination(p, a.RelativeDest, "local")
+	return r, err
+}
+
+// contentOf makes the part of a request that says which content is wanted.
+func contentOf(a *fleet.TaskArtifact, replace func(string) string) (Request, error) {
+	options := make(map[string]string, len(a.GetterOptions))
+	for k, v := range a.GetterOptions {
+		options[k] = replace(v)
+	}
+	source, err := ParseSource(replace(a.GetterSource), options)
+	if err != nil {
+		return Request{}, err
+	}
+	r := Request{Source: source, Mode: a.GetterMode, Insecure: a.GetterInsecure}
 	if r.Mode == "" {
 		r.Mode = fleet.ArtifactAny
 	}
 	if len(a.GetterHeaders) > 0 {
 		r.Headers = make(map[string]string, len(a.GetterHeaders))
 		for k, v := range a.GetterHeaders {
-			r.Headers[k] = p.Replace(v)
+			r.Headers[k] = replace(v)
 		}
 	}
-	r.Dest, err = Destination(p, a.RelativeDest, "local")
-	return r, err
+	return r, nil
 }
 
 // Destination returns the place of a file of a task below its allocation's folder, from a destination of the job

@@ -9,7 +9,7 @@
 //	version            of the layout
 //	blobs/SHA256       a content; its name is its checksum
 //	keys/ID            JSON: what was asked for, and which blob is the answer. Its time of change is a count of uses
-//	pins/ALLOC         JSON: the keys that an allocation may need; they are never evicted
+//	pins/ALLOC         JSON: the keys that an allocation may need, or a prefetch keeps; they are never evicted
 //	partial/ID, ID.at  a download that was cut, and how much of it is known to be on the disk
 //
 // A blob is written to a temporary file, flushed and renamed before its key is written, and its checksum is read

@@ -21,6 +21,9 @@ type pinRecord struct {
 	Keys    []string
 }
 
+// PrefetchPin begins the names of pins that are no allocation's: of contents that are fetched before one is placed.
+const PrefetchPin = "prefetch-"
+
 // Pin keeps the contents for some keys, present or to come, until Unpin: the allocation may need them. It
 // returns when that is durable.
 func (s *Store) Pin(alloc fleet.AllocID, keys ...Key) error {

@@ -137,7 +137,7 @@ func (s *Store) Has(key Key) bool {
 // Listed is an entry as List returns it.
 type Listed struct {
 	Entry
-	Pinned []fleet.AllocID `json:",omitempty"` // allocations that need it
+	Pinned []fleet.AllocID `json:",omitempty"` // allocations that need it, and prefetches (PrefetchPin)
 }
 
 // List returns the entries, the most recently used first, without the options of their keys, which may be secret.

@@ -6,6 +6,7 @@
 package taskenv
 
 import (
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -79,6 +80,25 @@ func New(p Place) Env {
 		vars[k] = base.Replace(v)
 	}
 	return Env{vars: vars, node: p.Node}
+}
+
+// NewBefore makes the part of a task's environment that is known before an allocation is placed on a node: variables
+// that have the same value in every allocation there. ${…} with another one stays as it is.
+func NewBefore(job *fleet.Job, group, task string, node *fleet.Node) Env {
+	env, other := newPlaceholder(job, group, task, node, 0), newPlaceholder(job, group, task, node, 1)
+	maps.DeleteFunc(env.vars, func(k, v string) bool { return other.vars[k] != v })
+	return env
+}
+
+// newPlaceholder makes the environment of a task of an allocation that does not exist.
+func newPlaceholder(job *fleet.Job, group, task string, node *fleet.Node, index int) Env {
+	id := fleet.DeriveUUID("placeholder", strconv.Itoa(index))
+	return New(Place{
+		Alloc: &fleet.Alloc{
+			ID: fleet.AllocID(id), Name: fmt.Sprintf("%s.%s[%d]", job.ID, group, index), Namespace: job.Namespace, JobID: job.ID, Job: job, TaskGroup: group,
+		},
+		Node: node, Task: task, Region: job.Region, AllocDir: "/a" + id, TaskDir: "/t" + id, SecretsDir: "/s" + id,
+	})
 }
 
 // With returns the environment with further variables, which replace those of the same name.

@@ -122,3 +122,22 @@ func FuzzReplace(f *testing.F) {
 		}
 	})
 }
+
+// What two allocations have in common is known before there is one; the rest is not guessed.
+func TestEnvBeforeAnAllocation(t *testing.T) {
+	p := sampleTaskPlace()
+	p.Alloc.Job.TaskGroups[0].Tasks[0].Env["MINE"] = "${NOMAD_ALLOC_ID}"
+	env := taskenv.NewBefore(p.Alloc.Job, "web", "serve", p.Node)
+	for text, want := range map[string]string{
+		"${node.datacenter}/${meta.rack}/${NOMAD_JOB_ID}/${NOMAD_GROUP_NAME}/${NOMAD_META_owner}": "dc1/r1/shop/web/ops",
+		"${GREETING}":         "hello from ship-1",
+		"${NOMAD_ALLOC_ID}":   "${NOMAD_ALLOC_ID}",
+		"${NOMAD_ALLOC_NAME}": "${NOMAD_ALLOC_NAME}", "${NOMAD_ALLOC_INDEX}": "${NOMAD_ALLOC_INDEX}", "${NOMAD_SHORT_ALLOC_ID}": "${NOMAD_SHORT_ALLOC_ID}",
+		"${NOMAD_TASK_DIR}": "${NOMAD_TASK_DIR}", "${NOMAD_ALLOC_DIR}": "${NOMAD_ALLOC_DIR}", "${NOMAD_SECRETS_DIR}": "${NOMAD_SECRETS_DIR}",
+		"${NOMAD_PORT_http}": "${NOMAD_PORT_http}", "${MINE}": "${MINE}",
+	} {
+		if got := env.Replace(text); got != want {
+			t.Errorf("%s is %s, want %s", text, got, want)
+		}
+	}
+}

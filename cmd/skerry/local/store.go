@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -47,7 +48,7 @@ func (f *localFlags) storeListCommand() *cobra.Command {
 					Heads: []string{"SOURCE", "SIZE", "SHA256", "SINCE", "LOADED", "NEEDED BY"},
 					Row: func(e store.Listed) []any {
 						return []any{e.Key.Source, fmt.Sprintf("%d KiB", (e.Size+1023)>>10), e.SHA256[:12], console.LocalTime(e.Stored), e.Loaded,
-							console.Count(len(e.Pinned), "allocation")}
+							neededBy(e)}
 					},
 				}.Write(&f.out, s.Entries)
 			})
@@ -113,4 +114,20 @@ func (f *localFlags) storeRemoveCommand() *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+// neededBy counts what keeps a content in the store.
+func neededBy(e store.Listed) string {
+	allocs, prefetches := 0, 0
+	for _, id := range e.Pinned {
+		if strings.HasPrefix(string(id), store.PrefetchPin) {
+			prefetches++
+		} else {
+			allocs++
+		}
+	}
+	if prefetches == 0 {
+		return console.Count(allocs, "allocation")
+	}
+	return fmt.Sprintf("%s, %d prefetched", console.Count(allocs, "allocation"), prefetches)
 }
