@@ -58,6 +58,7 @@ edge/contract           < fleet
 edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
 edge/hostvolumes        < fleet syncproto edge/journal
+edge/prefetch           < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/network            < fleet drivers edge/runner

@@ -8,6 +8,7 @@ import (
 
 	"skerry/edge/contract"
 	"skerry/edge/diskspace"
+	"skerry/edge/prefetch"
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/usage"
@@ -29,6 +30,8 @@ type Config struct {
 
 	// Runners is called once, by Open, and returns the function that makes the runner of an allocation.
 	Runners func(m Machine) (contract.New, error)
+	// Contents is called once, by Open, and returns what fetches for jobs before a rollout begins; nil: nothing does.
+	Contents func(m Machine) prefetch.Contents
 	// Describe is called once, by Open, with the configured fields of the node (id, name, datacenter, pool,
 	// class, meta, version). It returns the Describer: a *fingerprint.Fingerprinter, or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)

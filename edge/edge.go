@@ -22,6 +22,7 @@ import (
 	"skerry/edge/link"
 	"skerry/edge/local"
 	"skerry/edge/names"
+	"skerry/edge/prefetch"
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/cron"
@@ -66,6 +67,7 @@ type Edge struct {
 	allocs    *allocs.Allocs
 	volumes   *hostvolumes.Keeper
 	space     *diskspace.Keeper
+	prefetch  *prefetch.Keeper
 	server    *local.Server
 	names     *names.Server // nil: no DNS queries are answered
 
@@ -195,12 +197,16 @@ func (e *Edge) openComponents() error {
 	if err := e.openVolumes(); err != nil {
 		return err
 	}
-	newRunner, err := e.cfg.Runners(Machine{
+	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
 		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e},
-	})
+	}
+	newRunner, err := e.cfg.Runners(machine)
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
+	}
+	if err := e.openPrefetch(machine); err != nil {
+		return err
 	}
 	e.checks, err = checks.New(checks.Config{
 		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
@@ -265,6 +271,18 @@ func (e *Edge) openVolumes() (err error) {
 	return nil
 }
 
+// openPrefetch opens the keeper of what is fetched before rollouts.
+func (e *Edge) openPrefetch(m Machine) (err error) {
+	cfg := prefetch.Config{Journal: e.journal, Log: e.log.With("component", "prefetch")}
+	if e.cfg.Contents != nil && e.store != nil {
+		cfg.Contents = e.cfg.Contents(m)
+	}
+	if e.prefetch, err = prefetch.Open(cfg); err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	return nil
+}
+
 // nodeWithVolumes returns this machine's node with the dynamic host volumes that its tasks may use.
 func (e *Edge) nodeWithVolumes() fleet.Node {
 	n := e.describer.Node()
@@ -285,6 +303,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.allocs.Run(ctx) })
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
 	g.Go(func() error { return e.volumes.Run(ctx) })
+	g.Go(func() error { return e.prefetch.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {
 		g.Go(func() error { return e.names.Run(ctx) })

@@ -46,6 +46,9 @@ func (l linkEdge) Deliver(ctx context.Context, d syncproto.Desired) (syncproto.R
 	if err := l.e.volumes.Accept(ctx, d.Volumes); err != nil {
 		return syncproto.Received{}, nil, err
 	}
+	if err := l.e.prefetch.Accept(ctx, d.Prefetches); err != nil {
+		return syncproto.Received{}, nil, err
+	}
 	missing, holdings, err := l.e.allocs.Deliver(ctx, d)
 	if err != nil {
 		return syncproto.Received{}, nil, err

@@ -18,6 +18,7 @@ type (
 	DeploymentID string
 	JobID        string
 	VolumeID     string // of a dynamic host volume
+	PrefetchID   string // of a Prefetch
 	HubID        string // a hub's name, unique in its region
 	BootID       string // the kernel's boot id of a machine
 	InstanceID   string // drawn anew by every start of an agent process

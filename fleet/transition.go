@@ -16,6 +16,7 @@ const (
 	TransitionReconnect  TransitionKind = "reconnect"  // the link came, as the edge saw it
 	TransitionAgent      TransitionKind = "agent"      // the agent started; BootID tells whether the machine rebooted (may be dropped at the bound)
 	TransitionVolume     TransitionKind = "volume"     // a dynamic host volume was made or deleted, or could not be
+	TransitionPrefetch   TransitionKind = "prefetch"   // the fetching of contents before a rollout began, ended or failed
 	TransitionGap        TransitionKind = "gap"        // rows of low priority were dropped here; Dropped counts them
 )
 
@@ -47,6 +48,8 @@ type Transition struct {
 	Released bool `json:",omitempty"`
 	// Volume is what a TransitionVolume says.
 	Volume *VolumeReport `json:",omitempty"`
+	// Prefetch is what a TransitionPrefetch says.
+	Prefetch *PrefetchReport `json:",omitempty"`
 }
 
 // Urgent reports whether it leaves the edge with the next 200 ms tick: a client

@@ -56,6 +56,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Given": reflect.TypeFor[wireTaskResources](), "GivenDevice": reflect.TypeFor[wireAssignedDevice](),
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
 		"RowVolume": reflect.TypeFor[rowVolume](), "DesiredVolume": reflect.TypeFor[DesiredVolume](),
+		"RowPrefetch": reflect.TypeFor[rowPrefetch](), "DesiredPrefetch": reflect.TypeFor[DesiredPrefetch](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})
@@ -81,7 +82,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 }
 
 func TestWordsAreFrozen(t *testing.T) {
-	if len(words) != 31 || words[1] != "alloc" || words[11] != "running" || words[29] != "Reconnected" || words[30] != "volume" {
+	if len(words) != 32 || words[1] != "alloc" || words[11] != "running" || words[29] != "Reconnected" || words[30] != "volume" || words[31] != "prefetch" {
 		t.Errorf("words changed: %q; only append, and raise the count here", words)
 	}
 	if len(wordNumbers) != len(words) {

@@ -123,6 +123,13 @@ func samples() map[string]syncproto.Message {
 				{ID: "v2", Namespace: "default", Name: "srv", Path: "/srv", Delete: true, ModifyIndex: 52},
 			},
 		},
+		"desired-with-prefetches": syncproto.Desired{
+			Index: 54, Cluster: "c1", Term: 4,
+			Prefetches: []syncproto.DesiredPrefetch{
+				{ID: "p1", Namespace: "default", JobID: "shop", JobVersion: 2, JobHash: "h", Job: []byte{0xa0}, RequestIndex: 54},
+				{ID: "p2", Namespace: "default", JobID: "till", JobHash: "i", Delete: true, RequestIndex: 53},
+			},
+		},
 		"received":        syncproto.Received{Index: 50, Missing: []string{"h"}},
 		"holdings":        syncproto.Holdings{Allocs: []fleet.AllocID{allocA}},
 		"holdings-go-on":  syncproto.Holdings{Allocs: []fleet.AllocID{allocA}, More: true},

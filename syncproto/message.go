@@ -180,6 +180,22 @@ type Desired struct {
 	// Volumes are dynamic host volumes to make or to delete: with Full all of the node, else those that changed.
 	// One that is not named stays as it is. Edges of older releases ignore them.
 	Volumes []DesiredVolume `cbor:"9,keyasint,omitempty"`
+	// Prefetches are contents to fetch before allocations need them, or to let go: with Full all of the node, else
+	// those that changed. One that is not named stays as it is. Edges of older releases ignore them.
+	Prefetches []DesiredPrefetch `cbor:"10,keyasint,omitempty"`
+}
+
+// DesiredPrefetch is a version of a job whose artifacts and images the edge shall have, or let go.
+type DesiredPrefetch struct {
+	ID         fleet.PrefetchID `cbor:"1,keyasint"`
+	Namespace  string           `cbor:"2,keyasint"`
+	JobID      fleet.JobID      `cbor:"3,keyasint"`
+	JobVersion uint64           `cbor:"4,keyasint"`
+	JobHash    string           `cbor:"5,keyasint"`
+	// Job is the specification (EncodeJob); nil where the edge has journaled this request before.
+	Job          []byte      `cbor:"6,keyasint,omitempty"`
+	Delete       bool        `cbor:"7,keyasint,omitempty"`
+	RequestIndex fleet.Index `cbor:"8,keyasint"`
 }
 
 // DesiredVolume is a dynamic host volume that the edge shall have, or delete.

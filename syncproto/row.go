@@ -46,7 +46,15 @@ type row struct {
 	Hold              *rowHold  `cbor:"16,keyasint,omitempty"`
 	Released          bool      `cbor:"17,keyasint,omitempty"`
 
-	Volume *rowVolume `cbor:"18,keyasint,omitempty"`
+	Volume   *rowVolume   `cbor:"18,keyasint,omitempty"`
+	Prefetch *rowPrefetch `cbor:"19,keyasint,omitempty"`
+}
+
+// rowPrefetch is the frozen form of a fleet.PrefetchReport.
+type rowPrefetch struct {
+	ID           uid    `cbor:"1,keyasint"`
+	RequestIndex uint64 `cbor:"2,keyasint"`
+	State        string `cbor:"3,keyasint,omitempty"`
 }
 
 // rowVolume is the frozen form of a fleet.VolumeReport.
@@ -114,6 +122,11 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 			Path: sanitizeText(v.Path, maxRowText), Capacity: v.Capacity,
 		}
 	}
+	if p := t.Prefetch; p != nil {
+		r.Prefetch = &rowPrefetch{
+			ID: uid(sanitizeText(string(p.ID), maxRowName)), RequestIndex: uint64(p.RequestIndex), State: sanitizeText(p.State, maxRowName),
+		}
+	}
 	if t.Deployment != "" {
 		id := uid(sanitizeText(string(t.Deployment), maxRowName))
 		r.Deployment = &id
@@ -173,6 +186,9 @@ func (r *row) toTransition() fleet.Transition {
 	}
 	if v := r.Volume; v != nil {
 		t.Volume = &fleet.VolumeReport{ID: fleet.VolumeID(v.ID), State: v.State, Path: v.Path, Capacity: v.Capacity}
+	}
+	if p := r.Prefetch; p != nil {
+		t.Prefetch = &fleet.PrefetchReport{ID: fleet.PrefetchID(p.ID), RequestIndex: fleet.Index(p.RequestIndex), State: p.State}
 	}
 	if r.Deployment != nil {
 		t.Deployment = fleet.DeploymentID(*r.Deployment)

@@ -94,6 +94,11 @@ func TestAnyRowComesBack(t *testing.T) {
 				ID: fleet.VolumeID(id.Draw(t, "volume")), State: short.Draw(t, "volume state"), Path: text.Draw(t, "path"), Capacity: rapid.Int64().Draw(t, "capacity"),
 			}
 		}
+		if rapid.Bool().Draw(t, "has a prefetch") {
+			tr.Prefetch = &fleet.PrefetchReport{
+				ID: fleet.PrefetchID(id.Draw(t, "prefetch")), RequestIndex: fleet.Index(rapid.Uint64().Draw(t, "request")), State: short.Draw(t, "prefetch state"),
+			}
+		}
 		if rapid.Bool().Draw(t, "has a state") {
 			tr.TaskState = &fleet.TaskState{
 				State: short.Draw(t, "state"), Failed: rapid.Bool().Draw(t, "failed"), Restarts: rapid.Uint64().Draw(t, "restarts"),
@@ -117,7 +122,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 18, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 19, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

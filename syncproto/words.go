@@ -43,6 +43,7 @@ var words = []string{
 	28: fleet.TaskLostAtReboot,
 	29: fleet.TaskReconnected,
 	30: string(fleet.TransitionVolume),
+	31: string(fleet.TransitionPrefetch),
 }
 
 // wordNumbers is the inverse of words.

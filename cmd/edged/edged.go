@@ -32,6 +32,7 @@ import (
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
 	"skerry/edge/network"
+	"skerry/edge/prefetch"
 	"skerry/edge/runner"
 	"skerry/edge/templates"
 	"skerry/edge/volumes"
@@ -201,6 +202,9 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		removeOldNetworks(m, networks)
 		return newRunners(m, known, kinds, networks)
 	}
+	cfg.Contents = func(m edge.Machine) prefetch.Contents {
+		return artifacts.NewPrefetcher(newFetcher(m), m.Node, known)
+	}
 	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) { removeOrphans(ctx, known, keep, log) }
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		configured.Reserved, configured.HostVolumes = f.Reserved, network.HostVolumes
@@ -229,8 +233,7 @@ func (f *Flags) advertisedAddress() string {
 // newRunners makes runners that keep their folders below the edge's data directory.
 func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, networks *network.Hook) (contract.New, error) {
 	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
-	fetcher := artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log.With("component", "artifacts")})
-	fetch, err := artifacts.NewHook(fetcher, dirs.State)
+	fetch, err := artifacts.NewHook(newFetcher(m), dirs.State)
 	if err != nil {
 		return nil, err
 	}
@@ -244,6 +247,11 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 		Hooks: []runner.Hook{networks, volumes.New(known), gear, fetch, render, runner.DriverHealth{Drivers: known}},
 	}
 	return factory.NewRunner, nil
+}
+
+// newFetcher makes what fetches artifacts into the edge's store.
+func newFetcher(m edge.Machine) *artifacts.Fetcher {
+	return artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log.With("component", "artifacts")})
 }
 
 // removeOrphans lets each driver remove the tasks of allocations that keep does not know.

@@ -1,6 +1,7 @@
 package collector
 
 import (
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -15,14 +16,16 @@ type Choice struct {
 	Jobs        []state.CollectedJob
 	Nodes       []state.CollectedNode
 	Deployments []fleet.DeploymentID
+	Prefetches  []state.EndedPrefetch // to end; their edges let the contents go
 }
 
 // Empty reports whether there is nothing to remove.
 func (c *Choice) Empty() bool {
-	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments) == 0
+	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments)+len(c.Prefetches) == 0
 }
 
-// Commands returns commands of at most n removals each, in the order in which to commit them.
+// Commands returns commands of at most n removals each, in the order in which to commit them. Prefetches have a
+// command of their own.
 func (c *Choice) Commands(n int) []state.Collect {
 	e := commandBuilder{maxRemovals: n}
 	addRemovals(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
@@ -62,6 +65,8 @@ func addRemovals[T any](e *commandBuilder, all []T, list func(*state.Collect) *[
 //   - A deployment: it has ended and none of its allocations stays, unless it is the last one of a job
 //     that is not stopped.
 //   - A node: it has been down for long, and no allocation of it stays.
+//   - A prefetch: its job is stopped or gone, its version is not kept, its node is gone or revoked, or it was requested
+//     long ago.
 func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 	c := chooser{view: v, now: now, thresholds: t, evalsInUse: map[fleet.EvalID]bool{}, nodesInUse: map[fleet.NodeID]bool{}}
 	for j := range v.Jobs("*", "") {
@@ -89,6 +94,11 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 	for n := range v.Nodes("") {
 		if n.Status == fleet.NodeDown && !c.nodesInUse[n.ID] && c.isOldEnough(n.StatusUpdatedAt*int64(time.Second), t.Nodes) {
 			c.out.Nodes = append(c.out.Nodes, state.CollectedNode{ID: n.ID, Epoch: n.Epoch})
+		}
+	}
+	for p := range v.Prefetches() {
+		if c.isPrefetchOver(p) {
+			c.out.Prefetches = append(c.out.Prefetches, state.EndedPrefetch{ID: p.ID, RequestIndex: p.RequestIndex})
 		}
 	}
 	return c.out
@@ -199,6 +209,21 @@ func (c *chooser) isFinishedAlloc(a *fleet.Alloc) bool {
 func isRecordUnneeded(a *fleet.Alloc, job *fleet.Job) bool {
 	another := a.Job != nil && job != nil && a.Job.CreateIndex < job.CreateIndex // of the same name, that was purged
 	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
+}
+
+// isPrefetchOver reports whether nobody waits for a prefetch, and its edge has not been told so yet.
+func (c *chooser) isPrefetchOver(p *fleet.Prefetch) bool {
+	if n, known := c.view.Node(p.NodeID); !known || n.Revoked != nil {
+		return true
+	}
+	if p.Ending {
+		return false
+	}
+	job, known := c.view.Job(p.Namespace, p.JobID)
+	kept := known && slices.ContainsFunc(c.view.JobVersions(p.Namespace, p.JobID), func(j *fleet.Job) bool {
+		return j.Version == p.JobVersion && j.SpecHash == p.JobHash
+	})
+	return !kept || job.Stop || c.isOldEnough(p.CreateTime, prefetchesKept)
 }
 
 // chooseAlloc chooses an allocation if it may go (free), has ended, and is older than keep. Else its

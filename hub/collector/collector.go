@@ -1,5 +1,6 @@
 // Package collector is the garbage collector of the replicated state. On the leader it removes
-// evaluations, allocations, deployments, jobs and nodes that have ended and that nothing needs.
+// evaluations, allocations, deployments, jobs and nodes that have ended and that nothing needs, and it ends prefetches
+// that nobody waits for.
 //
 // hub.Open runs Lead on leadership; it is one goroutine, which waits for time and for commits. Force
 // collects at once, on any hub. Choose, which is pure, chooses the objects, and the entry is checked
@@ -11,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"skerry/hub/state"
@@ -33,6 +35,8 @@ func Defaults() Thresholds {
 const (
 	// defaultEvery is how often the leader collects.
 	defaultEvery = 5 * time.Minute
+	// prefetchesKept is how long nodes keep what they fetched beforehand, after the newest request.
+	prefetchesKept = 30 * 24 * time.Hour
 	// maxEntryRemovals bounds what one entry removes.
 	maxEntryRemovals = 2000
 	applyTimeout     = 10 * time.Second
@@ -113,12 +117,17 @@ func (c *Collector) collectGarbage(ctx context.Context, apply state.Applier, t T
 			return err
 		}
 	}
+	for ended := range slices.Chunk(choice.Prefetches, maxEntryRemovals) {
+		if err := commitRemoval(ctx, apply, state.PrefetchEnd{Prefetches: ended, Now: c.cfg.Now().UnixNano()}); err != nil {
+			return err
+		}
+	}
 	c.cfg.Log.Info("garbage collected", "allocations", len(choice.Allocs), "evaluations", len(choice.Evals),
-		"jobs", len(choice.Jobs), "nodes", len(choice.Nodes), "deployments", len(choice.Deployments))
+		"jobs", len(choice.Jobs), "nodes", len(choice.Nodes), "deployments", len(choice.Deployments), "prefetches", len(choice.Prefetches))
 	return nil
 }
 
-func commitRemoval(ctx context.Context, apply state.Applier, cmd state.Collect) error {
+func commitRemoval(ctx context.Context, apply state.Applier, cmd state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	res, err := apply.Apply(ctx, cmd)

@@ -62,6 +62,12 @@ func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []s
 			b.addVolume(v)
 		}
 	}
+	for p := range view.PrefetchesOn(d.node) {
+		if !d.full || p.RequestIndex > d.sent {
+			newest = max(newest, p.RequestIndex)
+			b.addPrefetch(p, p.RequestIndex > received)
+		}
+	}
 	d.sent = newest
 	if d.full && !b.hasEntries() {
 		return nil
@@ -126,14 +132,14 @@ func (b *frameBuilder) lastFrame() *syncproto.Desired { return &b.frames[len(b.f
 
 func (b *frameBuilder) hasEntries() bool {
 	f := &b.frames[0]
-	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0 || len(f.Volumes) > 0
+	return len(f.Run) > 0 || len(f.Stop) > 0 || len(f.Bodies) > 0 || len(f.Volumes) > 0 || len(f.Prefetches) > 0
 }
 
 // frameWithSpace returns the frame that the next entry of size bytes goes into: the last one, or a
 // new one where that is full.
 func (b *frameBuilder) frameWithSpace(size int) *syncproto.Desired {
 	f := b.lastFrame()
-	if len(f.Run)+len(f.Stop)+len(f.Volumes) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
+	if len(f.Run)+len(f.Stop)+len(f.Volumes)+len(f.Prefetches) >= desiredEntries || b.size > 0 && b.size+size > desiredBytes {
 		b.frames = append(b.frames, syncproto.Desired{})
 		b.size = 0
 	}
@@ -191,6 +197,26 @@ func (b *frameBuilder) addVolume(v *fleet.Volume) {
 	f.Volumes = append(f.Volumes, want)
 }
 
+// addPrefetch adds a prefetch, withJob with the specification of its job. One whose version is not kept any more is
+// left out: the collector ends it.
+func (b *frameBuilder) addPrefetch(p *fleet.Prefetch, withJob bool) {
+	want := syncproto.DesiredPrefetch{
+		ID: p.ID, Namespace: p.Namespace, JobID: p.JobID, JobVersion: p.JobVersion, JobHash: p.JobHash,
+		Delete: p.Ending, RequestIndex: p.RequestIndex,
+	}
+	if withJob && !p.Ending {
+		job, ok := b.view.JobBody(p.JobHash)
+		if !ok {
+			return
+		}
+		if want.Job = b.encodeSpec(job); want.Job == nil {
+			return
+		}
+	}
+	f := b.frameWithSpace(entryBytes + len(p.ID) + len(p.Namespace) + len(p.JobID) + len(p.JobHash) + len(want.Job))
+	f.Prefetches = append(f.Prefetches, want)
+}
+
 // Upper bounds in bytes: of an entry's numbers and field heads, and of one element of a list in it.
 const (
 	entryBytes   = 256
@@ -236,17 +262,26 @@ func (b *frameBuilder) addJobBody(hash string) {
 		b.d.log.Error("a job's body is not in the state", "node", b.d.node, "hash", hash)
 		return
 	}
+	raw := b.encodeSpec(job)
+	if raw == nil {
+		return
+	}
+	f := b.frameWithSpace(elementBytes + len(raw))
+	f.Bodies = append(f.Bodies, syncproto.Body{Hash: hash, Job: raw})
+	b.d.bodies[hash] = true
+}
+
+// encodeSpec encodes the specification of a job. One that cannot be encoded or is too large is logged, and nil.
+func (b *frameBuilder) encodeSpec(job *fleet.Job) []byte {
 	raw, err := state.EncodeSpec(job)
 	if err == nil && len(raw) > state.MaxSpec {
 		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d", len(raw), state.MaxSpec)
 	}
 	if err != nil {
 		b.d.log.Error("a job's body cannot be sent", "node", b.d.node, "job", job.ID, "error", err)
-		return
+		return nil
 	}
-	f := b.frameWithSpace(elementBytes + len(raw))
-	f.Bodies = append(f.Bodies, syncproto.Body{Hash: hash, Job: raw})
-	b.d.bodies[hash] = true
+	return raw
 }
 
 // finishFrames numbers the frames and returns them. Each frame names the index that it follows, so

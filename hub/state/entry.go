@@ -175,6 +175,8 @@ var commands = commandsByKind(
 	declareCommand(120, (*tx).nodeReadmit),
 	declareCommand(130, (*tx).volumeStore),
 	declareCommand(131, (*tx).volumeDelete),
+	declareCommand(140, (*tx).prefetchStore),
+	declareCommand(141, (*tx).prefetchEnd),
 )
 
 // kinds maps the Go type of each command to its kind.

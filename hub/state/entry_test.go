@@ -101,6 +101,8 @@ func samples() []state.Command {
 			Registered: true, Deleting: true, CreateIndex: 4, CreateTime: 5, ModifyIndex: 6, ModifyTime: 7,
 		}, Now: 130},
 		state.VolumeDelete{Namespace: "default", ID: "v", Force: true, Now: 131},
+		state.PrefetchStore{Namespace: "default", JobID: "shop", JobVersion: 2, Nodes: []fleet.NodeID{n.ID}, Now: 140},
+		state.PrefetchEnd{Prefetches: []state.EndedPrefetch{{ID: "p", RequestIndex: 3}}, Now: 141},
 	}
 }
 

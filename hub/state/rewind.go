@@ -25,7 +25,8 @@ import (
 //     change of a job. An allocation of a job that the snapshot does not have is forgotten; its edge
 //     keeps it (see fleet.Node.Orphans).
 //   - A launch time of a periodic job is not launched again.
-//   - A dynamic host volume that was created since stays, and edges are told of all volumes again.
+//   - A dynamic host volume that was created since stays, and edges are told of all volumes again. So it is with
+//     prefetches.
 //   - The progress deadlines of deployments start again.
 //
 // Older events are dropped, so that every reader of the event stream learns that it missed some.
@@ -39,6 +40,7 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.keepPlacedAllocs(old, rewound, &w)
 	t.keepLaunchTimes(old)
 	t.keepVolumes(old, c.Now)
+	t.keepPrefetches(old, c.Now)
 	t.extendDeploymentDeadlines(c.Now)
 	t.touchOpenEvals()
 	t.dropParts()

@@ -36,6 +36,7 @@ func fullStore(t tb) *storeHarness {
 		}
 	}
 	w.storeVolume(volumeOn(lost, "v1", "data"))
+	w.mustApply(prefetchOn(w, "filed", 0, lost))
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
 	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
 	return w

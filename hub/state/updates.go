@@ -143,6 +143,9 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 			if tr.Volume != nil {
 				t.applyVolumeReport(n, &tr, w)
 			}
+			if tr.Prefetch != nil {
+				t.applyPrefetchReport(n, &tr, w.now)
+			}
 			t.forgetEndedOrphan(n, &tr)
 			continue
 		}
