@@ -223,6 +223,7 @@ func (a *API) registerRoutes() {
 	a.scalingRoutes()
 	a.namespaceRoutes()
 	a.volumeRoutes()
+	a.prefetchRoutes()
 	a.tokenRoutes()
 	a.mux.HandleFunc("GET /v1/metrics", a.serveMetrics)
 	a.mux.HandleFunc(catchAllPattern, a.serveUnrouted)

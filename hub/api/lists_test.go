@@ -36,6 +36,7 @@ var listEndpoints = []listEndpoint{
 	{"/v1/job/{id}/allocations", "/v1/job/j0/allocations", "ID", (*listFixture).addRunningAlloc},
 	{"/v1/job/{id}/evaluations", "/v1/job/j0/evaluations", "ID", (*listFixture).addEvaluation},
 	{"/v1/job/{id}/deployments", "/v1/job/j0/deployments", "ID", (*listFixture).addDeployment},
+	{"/v1/job/{id}/prefetch", "/v1/job/j0/prefetch", "ID", (*listFixture).addPrefetch},
 	{"/v1/job/{id}/services", "/v1/job/j0/services", "ID", (*listFixture).addRunningAlloc},
 	{"/v1/allocations", "/v1/allocations", "ID", (*listFixture).addRunningAlloc},
 	{"/v1/fleet/held", "/v1/fleet/held", "ID", (*listFixture).releaseAlloc},
@@ -153,6 +154,7 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addNodePool()
 		l.addNamespace()
 		l.addVolume()
+		l.addPrefetch()
 		l.addRevocation()
 		l.addJoinToken()
 	}
@@ -228,6 +230,13 @@ func (l *listFixture) addVolume() {
 		ID: fleet.VolumeID(fleet.DeriveUUID("volume", fmt.Sprint(l.n))), Name: fmt.Sprintf("data%d", l.n), Namespace: "default", NodeID: nodeID, PluginID: fleet.VolumePluginMkdir,
 		RequestedCapabilities: []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}},
 	}})
+}
+
+// addPrefetch adds a prefetch of j0 on one more node.
+func (l *listFixture) addPrefetch() {
+	l.addNode()
+	node := fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(l.n)))
+	mustApply(l.t, l.hub, state.PrefetchStore{Namespace: fleet.DefaultNamespace, JobID: "j0", Nodes: []fleet.NodeID{node}})
 }
 
 func (l *listFixture) addNamespace() {

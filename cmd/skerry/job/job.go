@@ -24,7 +24,7 @@ func Command(s *command.Session) *cobra.Command {
 		runCommand(s), planCommand(s), validateCommand(s), statusCommand(s), stopCommand(s), inspectCommand(s), historyCommand(s),
 		revertCommand(s), scaleCommand(s), scalingEventsCommand(s), evalCommand(s), tagCommand(s), dispatchCommand(s),
 		periodicCommand(s), restartCommand(s), ActionCommand(s), allocsCommand(s), deploymentsCommand(s), promoteCommand(s),
-		startCommand(s), initCommand(s))
+		startCommand(s), prefetchCommand(s), initCommand(s))
 }
 
 // Shortcuts are the commands that also stand without their group.
