@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,11 +45,11 @@ func (i *Isolation) Describe(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	out, err := i.version.Read(ctx, path, "--version")
 	if err != nil {
 		return "", fleet.Errorf(fleet.CodeUnsupported, "the OCI runtime %s does not work: %w", path, err)
 	}
-	version, _, _ := strings.Cut(string(out), "\n")
+	version, _, _ := strings.Cut(out, "\n")
 	return fmt.Sprintf("%s, cgroups %s", strings.TrimSpace(version), mounts.Version()), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"skerry/drivers/supervised"
 	"skerry/fleet"
 )
 
@@ -49,6 +50,7 @@ type Config struct {
 type Isolation struct {
 	runtime string
 	chroot  map[string]string
+	version supervised.VersionOutput // of the runtime
 }
 
 // New makes an Isolation. It starts nothing.
