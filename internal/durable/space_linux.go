@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FreeSpace returns how many bytes this process may still write to the file system that
-// path lies on, and how large that is.
+// FreeSpace returns how many bytes this process may still write to the file system that path lies on, and how large that
+// is, without the blocks that are reserved for others.
 func FreeSpace(path string) (free, total int64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {
@@ -20,7 +20,7 @@ func FreeSpace(path string) (free, total int64, err error) {
 		kept := min(st.Blocks/50, 4096)
 		blocks = max(blocks, st.Bfree-min(kept, st.Bfree))
 	}
-	return int64(blocks) * int64(st.Bsize), int64(st.Blocks) * int64(st.Bsize), nil
+	return int64(blocks) * int64(st.Bsize), int64(st.Blocks-st.Bfree+blocks) * int64(st.Bsize), nil
 }
 
 // FreeInodes returns how many more files the file system that path lies on may have, and how many it may have in all;
