@@ -126,7 +126,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 			ID: id, Name: w.Name, JobID: w.JobID, TaskGroup: w.TaskGroup, JobVersion: w.JobVersion,
 			Desired: fleet.DesiredRun, ClientStatus: cmp.Or(s.State.ClientStatus, fleet.ClientPending),
 			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
-			Held: s.State.Held, Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
+			BetweenLaunches: s.BetweenLaunches, Held: s.State.Held, Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
 		}
 		if s.Desired.Stop {
 			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Desired.StopReason

@@ -224,7 +224,7 @@ func (e *Edge) openComponents() error {
 	e.allocs, err = allocs.New(allocs.Config{
 		Journal: e.journal, NewRunner: newRunner,
 		BootID: e.boot, Dir: e.dir.File(allocsDir), TasksDir: e.dir.File(tasksDir), KeepEnded: e.cfg.KeepTerminal, TimeZone: e.cfg.TimeZone,
-		Checks: e.checks, WhyFull: func() string { return e.space.WhyFull() }, Log: e.log.With("component", "allocs"),
+		Checks: e.checks, WhyFull: func() string { return e.space.WhyFull() }, Now: e.cfg.Now, Log: e.log.With("component", "allocs"),
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)

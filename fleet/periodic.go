@@ -11,7 +11,12 @@ type Periodic struct {
 	SpecType        string   // default PeriodicCron
 	ProhibitOverlap bool     // no launch while the child before it runs
 	TimeZone        string   // default UTC
+	// RunAtEdge makes the nodes launch the job's allocations themselves, also without a link. There are no children.
+	RunAtEdge bool `json:",omitempty"`
 }
 
-// IsPeriodic reports whether the job is launched at times and does not run itself.
-func (j *Job) IsPeriodic() bool { return j.Periodic != nil }
+// IsPeriodic reports whether hubs launch children of the job at times, and it does not run itself.
+func (j *Job) IsPeriodic() bool { return j.Periodic != nil && !j.Periodic.RunAtEdge }
+
+// RunsAtEdge reports whether nodes launch the job's allocations at times.
+func (j *Job) RunsAtEdge() bool { return j != nil && j.Periodic != nil && j.Periodic.RunAtEdge }

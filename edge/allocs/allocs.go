@@ -34,6 +34,7 @@ type Journal interface {
 	Link() journal.Link
 	Mono() time.Duration
 	Away() time.Duration
+	TimeFloor() int64
 	HubNow() (now time.Time, known bool)
 	SetCheckpointInterval(d time.Duration)
 }
@@ -50,6 +51,7 @@ type Config struct {
 	Checks    Checks // of services; nil: none, and health depends on tasks only
 	// WhyFull returns why no new allocation may start, because the disk is almost full; "": it may. nil: never full.
 	WhyFull func() string
+	Now     func() time.Time // wall clock, for launches of periodic jobs; nil: time.Now
 	Log     *slog.Logger
 }
 
@@ -72,7 +74,8 @@ type Allocs struct {
 	runDeliveredAt map[fleet.AllocID]time.Time
 	checked        map[fleet.AllocID]bool // allocations whose services are checked
 
-	health health
+	health   health
+	launches launches
 }
 
 // activeAlloc is an allocation that has a runner.
@@ -85,6 +88,8 @@ type activeAlloc struct {
 	// delaySkipped says that the stop skips the shutdown_delay, and that the runner was told so if it can do
 	// that.
 	delaySkipped bool // SkipDelay was called, if the runner has it
+
+	launch *launchRecorder // nil: the allocation is not launched at times
 }
 
 // New makes Allocs. It does no I/O and starts no goroutine.
@@ -96,6 +101,9 @@ func New(cfg Config) (*Allocs, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.WhyFull == nil {
 		cfg.WhyFull = func() string { return "" }
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	a := &Allocs{
 		cfg: cfg, log: cfg.Log,
@@ -302,6 +310,8 @@ type Status struct {
 	State   journal.State
 	Note    string        // why it does not run, or why it still runs; "": as desired
 	StopsIn time.Duration // by stop_on_client_after; 0: never
+	// BetweenLaunches says that it is launched at times, and no launch of it runs.
+	BetweenLaunches bool
 }
 
 // Status returns the status of all desired allocations of this edge, also of ended ones that are not removed
@@ -318,6 +328,7 @@ func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
 		if after, ok := stopAfter(w); ok && !w.Stop && !s.State.Terminal() {
 			s.StopsIn = max(time.Nanosecond, after-a.timeWithoutHub(id, away))
 		}
+		s.BetweenLaunches = runsAtEdge(&w) && a.launches.recordFor(&w.Alloc).Alloc != id
 		all[id] = s
 	}
 	return all, nil

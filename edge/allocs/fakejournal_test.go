@@ -30,6 +30,7 @@ type fakeJournal struct {
 	hubTimeUnknown bool // HubNow is not known
 	mark           time.Duration
 	full           bool                 // writes fail
+	floor          int64                // a time that is surely over, UnixNano
 	mono           func() time.Duration // nil: task states are not stored
 	// handles are stored by allocation and key.
 	handles map[fleet.AllocID]map[string][]byte
@@ -172,7 +173,9 @@ func (n *fakeJournal) PutHandle(ctx context.Context, id fleet.AllocID, key strin
 	if n.handles[id] == nil {
 		n.handles[id] = map[string][]byte{}
 	}
-	n.handles[id][key] = handle
+	if n.handles[id][key] = handle; handle == nil {
+		delete(n.handles[id], key)
+	}
 	return nil
 }
 
@@ -216,6 +219,12 @@ func (n *fakeJournal) Away() time.Duration {
 		return 0
 	}
 	return time.Since(n.lastHeartbeat)
+}
+
+func (n *fakeJournal) TimeFloor() int64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.floor
 }
 
 func (n *fakeJournal) HubNow() (time.Time, bool) {

@@ -34,9 +34,14 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	if _, err := a.settleHolds(ctx, desired); err != nil {
 		return 0, errors.Join(append(failed, err)...) // nothing may start that may be held
 	}
+	if err := a.readLaunches(ctx, desired); err != nil {
+		return 0, errors.Join(append(failed, err)...) // nothing may start that was launched
+	}
 	a.forgetNotes(desired)
 	for _, id := range sortedKeys(desired) {
 		if a.updateRunner(id, desired[id]) {
+			_, again, err := a.followLaunches(ctx, desired[id])
+			next, failed = min(next, again), append(failed, err)
 			continue
 		}
 		// Read the state only here: a runner records the end of its allocation before it returns.
@@ -69,7 +74,13 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 			a.noteNotRunning(id, why)
 			continue
 		}
-		failed = append(failed, a.startOrRestoreAlloc(ctx, desired[id], s, first))
+		why, again, err := a.followLaunches(ctx, desired[id])
+		next, failed = min(next, again), append(failed, err)
+		if why != "" {
+			a.noteNotRunning(id, why)
+			continue
+		}
+		failed = append(failed, a.startOrRestoreAlloc(ctx, desired[id], a.cfg.Journal.States()[id], first))
 	}
 	a.followChecks(ctx, desired)
 	due, err := a.evaluateHealth(ctx, desired, held)
@@ -109,6 +120,7 @@ func (a *Allocs) updateRunner(id fleet.AllocID, w journal.DesiredAlloc) bool {
 		return false
 	case w.Stop && !u.stopped:
 		u.stopped = true
+		u.launch.endAlloc()
 		a.log.Info("stopping allocation", "alloc_id", string(id), "reason", w.StopReason)
 		u.runner.Stop(w.StopReason)
 	case !w.Stop && a.cfg.Journal.States()[id].Held != nil:
@@ -151,7 +163,8 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 		return nil
 	}
 	last := contract.LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
-	runner, err := a.cfg.NewRunner(w.Alloc, last, a.watch)
+	recorder, launch := a.recorderOf(&w)
+	runner, err := a.cfg.NewRunner(w.Alloc, last, recorder)
 	if err != nil {
 		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, err.Error())
 	}
@@ -161,7 +174,7 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	if !w.Stop {
 		a.keepSpec(w.Alloc)
 	}
-	a.startRunner(ctx, &activeAlloc{alloc: w.Alloc, runner: runner, stopped: w.Stop}, w)
+	a.startRunner(ctx, &activeAlloc{alloc: w.Alloc, runner: runner, stopped: w.Stop, launch: launch}, w)
 	return nil
 }
 
@@ -199,7 +212,7 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
 	if errors.Is(err, contract.ErrHeld) {
 		a.noteParked(id, true)
-	} else if s := a.cfg.Journal.States()[id]; !s.Terminal() {
+	} else if s := a.cfg.Journal.States()[id]; !s.Terminal() && !a.isBetweenLaunches(id) {
 		why := "its runner gave up"
 		if err != nil {
 			why += ": " + err.Error()

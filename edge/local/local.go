@@ -118,6 +118,8 @@ type Alloc struct {
 	// Note says why the allocation does not run, or why it still runs; "": it is as desired.
 	Note    string        `json:",omitempty"`
 	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, unless a hub answers before
+	// BetweenLaunches says that it is launched at times, and no launch of it runs.
+	BetweenLaunches bool `json:",omitempty"`
 	// Held says who stopped it on site, and why; nil: nobody, or it was started again.
 	Held    *fleet.Hold `json:",omitempty"`
 	Tasks   map[string]fleet.TaskState

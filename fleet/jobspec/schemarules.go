@@ -55,6 +55,7 @@ var (
 	periodicBlock = &block{key: "Periodic", attrs: map[string]attribute{
 		"enabled": {"Enabled", boolean}, "cron": {"Spec", text}, "crons": {"Specs", texts},
 		"prohibit_overlap": {"ProhibitOverlap", boolean}, "time_zone": {"TimeZone", text},
+		"run_at_edge": {"RunAtEdge", boolean},
 	}}
 
 	parameterizedBlock = &block{key: "ParameterizedJob", attrs: map[string]attribute{

@@ -124,6 +124,10 @@ func validatePeriodic(p *fleet.Periodic, ps *fleet.Problems, path string) {
 	case p.Spec == "" && len(p.Specs) == 0:
 		ps.Add(path, "a periodic job needs a cron expression")
 	}
+	if p.RunAtEdge && !p.ProhibitOverlap {
+		ps.AddHint(path+".ProhibitOverlap", "write prohibit_overlap = true",
+			"with run_at_edge, all launches of an allocation use its folder and its ports, so they cannot overlap")
+	}
 }
 
 func validateParameterized(p *fleet.ParameterizedJob, ps *fleet.Problems, path string) {

@@ -96,6 +96,10 @@ func (a *API) forcePeriodic(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
+	if job.RunsAtEdge() {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "launch job %s: its nodes launch it, and only at its times (run_at_edge)", job.ID).
+			WithHint("register a batch job that does the same, for a run now")
+	}
 	now := a.cfg.Now()
 	child := job.Child(fleet.LaunchID(job.ID, now), now)
 	return commitAnswer(a, r, state.PeriodicLaunch{

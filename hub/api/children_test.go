@@ -108,6 +108,42 @@ func TestDispatchOfAPeriodicJob(t *testing.T) {
 	}
 }
 
+// TestRunAtEdge registers a job that its nodes launch: it is evaluated at once like one that is not periodic, and has no
+// children.
+func TestRunAtEdge(t *testing.T) {
+	h, srv, c := mustServe(t)
+	periodic := map[string]any{"Spec": "@daily", "RunAtEdge": true}
+	job := map[string]any{"ID": "stock", "Type": "batch", "Periodic": periodic, "TaskGroups": []any{
+		map[string]any{"Name": "g", "Tasks": []any{map[string]any{"Name": "t", "Driver": "sim"}}},
+	}}
+	put := func() string { return putBody(t, srv.URL+"/v1/jobs", map[string]any{"Job": job}) }
+	if said := put(); !strings.HasPrefix(said, "400") || !strings.Contains(said, "prohibit_overlap = true") {
+		t.Fatalf("with overlapping launches: %s", said)
+	}
+	periodic["ProhibitOverlap"] = true
+	if said := put(); !strings.HasPrefix(said, "200") {
+		t.Fatal(said)
+	}
+	stored, _ := h.store.View().Job("default", "stock")
+	evals := 0
+	for range h.store.View().EvalsByJob("default", "stock") {
+		evals++
+	}
+	if stored == nil || stored.IsPeriodic() || !stored.RunsAtEdge() || evals != 1 {
+		t.Fatalf("%d evaluations of %+v", evals, stored)
+	}
+	for range h.store.View().PeriodicJobs() {
+		t.Error("hubs would launch it")
+	}
+	if _, _, err := c.Jobs().PeriodicForce("stock", nil); err == nil || !strings.Contains(err.Error(), "run_at_edge") {
+		t.Errorf("a forced launch: %v", err)
+	}
+	periodic["RunAtEdge"] = false
+	if said := put(); !strings.Contains(said, "cannot become so, nor the other way round") {
+		t.Errorf("hubs launch it from now on: %s", said)
+	}
+}
+
 func TestPeriodicForce(t *testing.T) {
 	h, _, c := mustServe(t)
 	job := batchJob("nightly")

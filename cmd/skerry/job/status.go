@@ -156,8 +156,11 @@ func (d *jobDetails) writeDetails(out *console.Output, show statusFlags) {
 		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", console.ID(p.Deployment.ID), p.Deployment.JobVersion,
 			p.Deployment.Status, p.Deployment.StatusDescription))
 	}
-	if j.IsPeriodic() {
+	switch {
+	case j.IsPeriodic():
 		t.Add("Next launch", nextLaunch(j))
+	case j.RunsAtEdge():
+		t.Add("Next launch", nextLaunch(j)+", by the clocks of its nodes")
 	}
 	out.Table(t)
 	if show.brief {
@@ -191,6 +194,19 @@ func (d *jobDetails) writeDetails(out *console.Output, show statusFlags) {
 		evaluations.Write(out, newest)
 	}
 	writeAllocs(out, d.Allocations, show.all)
+	if j.RunsAtEdge() {
+		writeLaunches(out, d.Allocations)
+	}
+}
+
+// writeLaunches says of each allocation that its node launches what its last report was.
+func writeLaunches(out *console.Output, allocs []api.AllocStub) {
+	out.Line("")
+	for _, a := range allocs {
+		if a.ClientStatus == fleet.ClientRunning || a.ClientStatus == fleet.ClientUnknown {
+			out.Line("%s on %s: %s", console.ID(a.ID), a.NodeName, a.ClientDescription)
+		}
+	}
 }
 
 // nextLaunch says when a periodic job is launched.

@@ -22,3 +22,15 @@ func TestRetiredIsShownWithAll(t *testing.T) {
 		}
 	}
 }
+
+// TestLaunchesAreShown says of each allocation that a node launches what its last launch was.
+func TestLaunchesAreShown(t *testing.T) {
+	var b strings.Builder
+	writeLaunches(&console.Output{Writer: &b}, []api.AllocStub{
+		{ID: "0a", NodeName: "till-1", ClientStatus: fleet.ClientRunning, ClientDescription: "launched for 2026-07-01T22:00:00Z"},
+		{ID: "0b", NodeName: "till-2", ClientStatus: fleet.ClientComplete, ClientDescription: "replaced"},
+	})
+	if got := b.String(); !strings.Contains(got, "on till-1: launched for 2026-07-01T22:00:00Z") || strings.Contains(got, "replaced") {
+		t.Errorf("it says\n%s", got)
+	}
+}

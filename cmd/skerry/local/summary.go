@@ -68,11 +68,12 @@ func durationInWords(d time.Duration) string {
 	return fmt.Sprintf("%s %d h", console.Count(days, "day"), hours)
 }
 
-// tasksSentence counts the tasks that are to run. What has ended well is not to run any more.
+// tasksSentence counts the tasks that are to run. What has ended well is not to run any more, and what waits for its next
+// launch not yet.
 func tasksSentence(allocs []local.Alloc) string {
 	running, all := 0, 0
 	for _, a := range allocs {
-		if hasEnded(a) || a.Held != nil || a.Desired != fleet.DesiredRun {
+		if hasEnded(a) || a.Held != nil || a.BetweenLaunches || a.Desired != fleet.DesiredRun {
 			continue
 		}
 		if len(a.Tasks) == 0 {

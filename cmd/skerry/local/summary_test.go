@@ -40,6 +40,7 @@ func TestSummary(t *testing.T) {
 		"Connected to the hubs. 1 of 2 tasks runs. 1 allocation is stopped on site.": {
 			Enrolled: true, Link: local.Link{State: "connected"}, Allocs: []local.Alloc{
 				allocOf(fleet.ClientRunning, fleet.DesiredRun, runs, waits),
+				{ClientStatus: fleet.ClientRunning, Desired: fleet.DesiredRun, BetweenLaunches: true, Tasks: map[string]fleet.TaskState{"a": waits}},
 				{ClientStatus: fleet.ClientPending, Desired: fleet.DesiredRun, Held: &fleet.Hold{}, Tasks: map[string]fleet.TaskState{"a": waits}},
 			},
 		},

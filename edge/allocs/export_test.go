@@ -1,0 +1,4 @@
+package allocs
+
+// DecodeLaunch is decodeLaunch.
+var DecodeLaunch = decodeLaunch
