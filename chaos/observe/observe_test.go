@@ -344,6 +344,45 @@ func TestDrainedAndAwayIsAwaited(t *testing.T) {
 	}
 }
 
+// A system job's allocation takes a turn where its node can run the newest version. Otherwise the job leaves the node.
+func TestRoomOnANodeWithoutTheDriver(t *testing.T) {
+	for _, driver := range []string{"driver.sim", "driver.other"} {
+		p := newPairWithAlloc(t)
+		everywhere := func(env map[string]string) *fleet.Job {
+			j := shop(func(g *fleet.TaskGroup) {
+				g.Count, g.Tasks[0].Env = 0, env
+				g.Update = &fleet.Update{MaxParallel: 1, MaxUnavailablePerSite: 1}
+			})
+			j.ID, j.Name, j.Type = "everywhere", "everywhere", fleet.JobTypeSystem
+			return j
+		}
+		p.applyCommand(state.JobRegister{Job: everywhere(nil), Now: 4})
+		old, _ := p.stores[0].View().Job("default", "everywhere")
+		p.applyCommand(state.NodeRegister{Node: fleet.Node{
+			ID: "near", Name: "edge-2", Attributes: map[string]string{driver: "1"}, Resources: fleet.Resources{CPU: 500, MemoryMB: 500, DiskMB: 500},
+		}, Now: 4})
+		p.applyCommand(state.SessionOpen{NodeID: "near", Session: 4, BootID: "boot", Hub: "hub-1", EvalSeed: "s2", Now: 5})
+		runs := fleet.Alloc{
+			ID: "runs", Namespace: "default", Name: "everywhere.g[0]", NodeID: "near", JobID: old.ID, Job: old, JobVersion: old.Version, JobHash: old.SpecHash, TaskGroup: "g",
+		}
+		p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{"near": {runs}}}, Jobs: []*fleet.Job{old}, Now: 6})
+		p.applyCommand(state.JobRegister{Job: everywhere(map[string]string{"A": "b"}), Now: 7})
+		next, _ := p.stores[0].View().Job("default", "everywhere")
+		runs.DesiredStatus = fleet.DesiredStop
+		e := p.applyCommand(state.Plan{
+			Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{"near": {runs}}},
+			NewDeployment: &fleet.Deployment{
+				ID: "d", Namespace: "default", JobID: next.ID, JobVersion: next.Version, JobCreateIndex: next.CreateIndex,
+				Status: fleet.DeploymentRunning, TaskGroups: map[string]fleet.DeploymentState{"g": {DesiredTotal: 1}},
+			},
+			Now: 8,
+		})
+		if turns := len(e.Rollouts) == 1 && len(e.Rollouts[0].Turns) == 1; turns != (driver == "driver.sim") {
+			t.Errorf("%s: a turn: %t: %+v", driver, turns, e.Rollouts)
+		}
+	}
+}
+
 // TestDriftIsSeen has one hub apply another command at the same index.
 func TestDriftIsSeen(t *testing.T) {
 	p := newPairWithAlloc(t)

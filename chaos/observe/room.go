@@ -1,6 +1,8 @@
 package observe
 
 import (
+	"slices"
+
 	"skerry/chaos/check"
 	"skerry/fleet"
 	"skerry/fleet/diff"
@@ -55,6 +57,8 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	switch {
 	case everywhere && !(n.Schedulable() && job.InPool(n.NodePool) && job.InDatacenter(n.Datacenter)):
 		return false // the job does not use the node any more
+	case everywhere && slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return !n.HasDriver(t.Driver) }):
+		return false // the node cannot run the newest version
 	case !everywhere && (!named || index >= g.Count):
 		return false // the job does not use the name any more
 	case diff.GroupUpdate(old.Job, job, old.TaskGroup) != diff.GroupDestructive:
