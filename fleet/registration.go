@@ -53,6 +53,13 @@ func (g *TaskGroup) HasServices() bool {
 	return len(g.Services) > 0 || slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.Services) > 0 })
 }
 
+// UsesConsul reports whether the group or a task of it has a service that is registered with a Consul agent.
+func (g *TaskGroup) UsesConsul() bool {
+	consul := func(s Service) bool { return s.Provider == ProviderConsul }
+	return slices.ContainsFunc(g.Services, consul) ||
+		slices.ContainsFunc(g.Tasks, func(t Task) bool { return slices.ContainsFunc(t.Services, consul) })
+}
+
 // Ending reports whether one of the allocation's tasks is being ended, or was: with it the
 // allocation ends, as soon as its shutdown delays and kill timeouts are over.
 func (a *Alloc) Ending() bool {

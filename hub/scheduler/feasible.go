@@ -16,6 +16,7 @@ type feasibility struct {
 	perNode []placement.Condition // constraints that refer to unique properties of a node
 	drivers []string
 	network string                   // mode of the group's network; "": the host's
+	consul  bool                     // a service is registered with a Consul agent
 	devices []*fleet.RequestedDevice // requested by tasks
 	ports   []fleet.Port             // ports of a named host network
 	volumes []fleet.VolumeRequest    // host volumes
@@ -30,6 +31,7 @@ const (
 	missingDrivers = "missing drivers"
 	missingVolumes = "missing compatible host volumes"
 	missingNetwork = "missing network"
+	missingConsul  = "missing Consul agent" // Nomad adds a constraint of attr.consul.version
 )
 
 // volumeReader is the part of state.View that knows dynamic host volumes.
@@ -58,7 +60,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 			f.ports = append(f.ports, p)
 		}
 	}
-	f.network = g.NetworkMode()
+	f.network, f.consul = g.NetworkMode(), g.UsesConsul()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -153,6 +155,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if !n.HasNetworkMode(f.network) {
 		return missingNetwork
+	}
+	if f.consul && !n.HasConsul() {
+		return missingConsul
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {

@@ -358,6 +358,30 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Errorf("when the writer has ended: %+v", done)
 		}
 	})
+	t.Run("services of Consul", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0))
+		withConsul := func(j *fleet.Job) {
+			j.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: fleet.ProviderConsul}}
+		}
+		e := c.registerAndSchedule(job(1, withConsul))
+		m := e.FailedTGAllocs["web"]
+		if m == nil || m.ConstraintFiltered["missing Consul agent"] != 1 || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != "missing Consul agent" {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, func(n *fleet.Node) { n.Attributes[fleet.AttributeConsulVersion] = "1.21.0" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+		e = c.registerAndSchedule(job(1, func(j *fleet.Job) {
+			j.ID, j.TaskGroups[0].Services = "second", []fleet.Service{{Name: "web", Provider: fleet.ProviderNomad}}
+		}))
+		if len(e.FailedTGAllocs) != 0 {
+			t.Errorf("a service of the hubs' catalogue waits for Consul: %+v", e.FailedTGAllocs["web"])
+		}
+	})
 	t.Run("network mode", func(t *testing.T) {
 		c := newCluster(t)
 		c.openNodeSession(node(0))
