@@ -33,6 +33,18 @@ func DriverWarnings(j *fleet.Job, known []string, has func(driver string) bool) 
 	return out
 }
 
+// ConsulWarning returns a line for a job with services that are registered with Consul, if no node has a Consul agent; ""
+// for any other job.
+func ConsulWarning(j *fleet.Job, hasNode func() bool) string {
+	for i := range j.TaskGroups {
+		if g := &j.TaskGroups[i]; g.UsesConsul() && !hasNode() {
+			return fmt.Sprintf("no node has a Consul agent: group %q waits for one, because the provider of its services is consul, which is the default; "+
+				"start nodes with --consul-address, or write provider = \"nomad\"", g.Name)
+		}
+	}
+	return ""
+}
+
 // Suggest returns "did you mean …" where one of the known names is close, and else otherwise.
 func Suggest(name string, known []string, otherwise string) string {
 	best, least := "", 1+len(name)/3

@@ -2,11 +2,28 @@ package validate_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"skerry/fleet"
 	"skerry/fleet/validate"
 )
+
+func TestConsulWarning(t *testing.T) {
+	service := func(provider string) []fleet.Service { return []fleet.Service{{Provider: provider}} }
+	group := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a", Services: service("nomad")}, {Name: "b", Services: service("consul")}}}
+	task := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "b", Tasks: []fleet.Task{{Services: service("consul")}}}}}
+	for _, j := range []*fleet.Job{group, task} {
+		got := validate.ConsulWarning(j, func() bool { return false })
+		if !strings.Contains(got, `group "b"`) || validate.ConsulWarning(j, func() bool { return true }) != "" {
+			t.Errorf("%q", got)
+		}
+	}
+	group.TaskGroups[1].Services = nil
+	if got := validate.ConsulWarning(group, func() bool { return false }); got != "" {
+		t.Errorf("without Consul: %q", got)
+	}
+}
 
 // TestDriverWarnings: a driver is named once, with the reason why its tasks wait.
 func TestDriverWarnings(t *testing.T) {

@@ -53,7 +53,7 @@ func (a *API) registerJob(r *http.Request, req api.JobRegisterRequest) (any, fle
 // joinWarnings returns the warnings about a valid job, after others, one line each.
 func (a *API) joinWarnings(job *fleet.Job, others ...string) string {
 	var lines []string
-	for _, line := range slices.Concat(others, validate.Warnings(job), a.driverWarnings(job)) {
+	for _, line := range slices.Concat(others, validate.Warnings(job), a.nodeWarnings(job)) {
 		if line != "" {
 			lines = append(lines, line)
 		}
@@ -61,17 +61,21 @@ func (a *API) joinWarnings(job *fleet.Job, others ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// driverWarnings returns the warnings about drivers of a job that this release or that no node has.
-func (a *API) driverWarnings(job *fleet.Job) []string {
+// nodeWarnings returns the warnings about drivers of a job that this release or that no node has, and about Consul.
+func (a *API) nodeWarnings(job *fleet.Job) []string {
 	v := a.cfg.State.View()
-	return validate.DriverWarnings(job, a.cfg.Drivers, func(driver string) bool {
+	anyNode := func(suits func(n *fleet.Node) bool) bool {
 		for n := range v.Nodes("") {
-			if n.HasDriver(driver) {
+			if suits(n) {
 				return true
 			}
 		}
 		return false
+	}
+	lines := validate.DriverWarnings(job, a.cfg.Drivers, func(driver string) bool {
+		return anyNode(func(n *fleet.Node) bool { return n.HasDriver(driver) })
 	})
+	return append(lines, validate.ConsulWarning(job, func() bool { return anyNode((*fleet.Node).HasConsul) }))
 }
 
 // decodeValidJob decodes the job in a request. The error of an invalid job names all its problems. A job id in the
