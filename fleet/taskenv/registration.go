@@ -16,20 +16,44 @@ func serviceStatus(a *fleet.Alloc, n *fleet.Node) string {
 	return fleet.ServiceReachable
 }
 
-// Registrations lists the services of an allocation that runs and shall run: a task's while the
+// Offer is a service of an allocation, with ${…} replaced, and how it is found.
+type Offer struct {
+	fleet.ServiceRegistration
+	Service fleet.Service
+	Task    string // "": the service is the group's
+}
+
+// Registrations lists the services of an allocation that are in the hubs' catalogue, of those that Offers returns.
+func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.ServiceRegistration {
+	var found []fleet.ServiceRegistration
+	for _, o := range Offers(a, n, region, fleet.ProviderNomad) {
+		found = append(found, o.ServiceRegistration)
+	}
+	return found
+}
+
+// Offers lists the services of a provider of an allocation that runs and shall run: a task's while the
 // task runs, a group's while no task is ending. It leaves out services with an unknown port,
 // and those whose name is invalid once ${…} is replaced.
-func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.ServiceRegistration {
+func Offers(a *fleet.Alloc, n *fleet.Node, region, provider string) []Offer {
 	if n == nil || !a.Offers() {
 		return nil
 	}
-	var found []fleet.ServiceRegistration
+	var found []Offer
+	add := func(s *fleet.Service, task string) {
+		if s.Provider != provider {
+			return
+		}
+		if o, ok := newOffer(a, s, Place{Alloc: a, Node: n, Region: region, Task: task}); ok {
+			found = append(found, o)
+		}
+	}
 	g := a.Group()
 	for i := range g.Services {
 		if a.Ending() {
 			break
 		}
-		found = appendRegistration(a, found, &g.Services[i], Place{Alloc: a, Node: n, Region: region})
+		add(&g.Services[i], "")
 	}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
@@ -37,21 +61,18 @@ func Registrations(a *fleet.Alloc, n *fleet.Node, region string) []fleet.Service
 			continue
 		}
 		for k := range t.Services {
-			found = appendRegistration(a, found, &t.Services[k], Place{Alloc: a, Node: n, Region: region, Task: t.Name})
+			add(&t.Services[k], t.Name)
 		}
 	}
 	return found
 }
 
-// appendRegistration appends the registration of one service, unless it is invalid.
-func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fleet.Service, where Place) []fleet.ServiceRegistration {
-	if s.Provider != fleet.ProviderNomad {
-		return found
-	}
+// newOffer returns the registration of one service; false: it is invalid.
+func newOffer(a *fleet.Alloc, s *fleet.Service, where Place) (Offer, bool) {
 	said := Service(s, New(where))
 	address, port, ok := Endpoint(a, where.Node, said.PortLabel)
 	if !ok || !fleet.ValidServiceName(said.Name) {
-		return found
+		return Offer{}, false
 	}
 	r := fleet.ServiceRegistration{
 		ServiceName: said.Name, Namespace: a.Namespace, NodeID: a.NodeID, Datacenter: where.Node.Datacenter,
@@ -69,7 +90,7 @@ func appendRegistration(a *fleet.Alloc, found []fleet.ServiceRegistration, s *fl
 	}
 	owner := cmp.Or(where.Task, "group-"+a.TaskGroup)
 	r.ID = "_nomad-task-" + strings.Join([]string{string(a.ID), owner, said.Name, said.PortLabel}, "-")
-	return append(found, r)
+	return Offer{r, said, where.Task}, true
 }
 
 // Endpoint returns the address and port of an allocation: of an assigned port by its label, of a

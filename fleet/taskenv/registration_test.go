@@ -133,6 +133,22 @@ func TestWhatIsRegistered(t *testing.T) {
 	}
 }
 
+// TestOffersOfConsul: services of Consul are offered as others are, and are in no catalogue of the hubs.
+func TestOffersOfConsul(t *testing.T) {
+	a, n := allocWithServices()
+	s := &a.Job.TaskGroups[0].Services[0]
+	s.Provider, s.TaggedAddresses = fleet.ProviderConsul, map[string]string{"wan": "${meta.floor}.example"}
+	got := taskenv.Offers(&a, n, "global", fleet.ProviderConsul)
+	if len(got) != 1 || got[0].ID != "_nomad-task-a1-group-web-shop-dc1-http" || got[0].Address != "10.0.0.5" || got[0].Port != 20_000 || got[0].Task != "" {
+		t.Fatalf("%+v", got)
+	}
+	wantEqual(t, "tagged addresses", got[0].Service.TaggedAddresses, map[string]string{"wan": "2.example"})
+	a.TaskStates["main"] = runningTask(fleet.TaskWaitsToStop)
+	if got := taskenv.Offers(&a, n, "global", fleet.ProviderConsul); len(got) != 0 {
+		t.Errorf("an allocation that ends offers %+v", got)
+	}
+}
+
 func TestACanaryHasTagsOfItsOwn(t *testing.T) {
 	a, n := allocWithServices()
 	a.DeploymentStatus = &fleet.AllocDeployment{Canary: true}

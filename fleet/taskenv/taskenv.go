@@ -22,6 +22,7 @@ func Service(s *fleet.Service, env Env) fleet.Service {
 	c.Name, c.PortLabel, c.Address = env.Replace(s.Name), env.Replace(s.PortLabel), env.Replace(s.Address)
 	c.Tags, c.CanaryTags = replaceEach(env, s.Tags), replaceEach(env, s.CanaryTags)
 	c.Meta, c.CanaryMeta = replaceValues(env, s.Meta), replaceValues(env, s.CanaryMeta)
+	c.TaggedAddresses = replaceValues(env, s.TaggedAddresses)
 	return c
 }
 
