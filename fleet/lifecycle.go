@@ -25,3 +25,8 @@ type TaskScheduleCron struct {
 	End      string
 	Timezone string
 }
+
+// RunsUntilStopped reports whether a task runs as long as its allocation.
+func (t *Task) RunsUntilStopped() bool {
+	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != HookPoststop
+}

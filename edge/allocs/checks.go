@@ -109,7 +109,7 @@ func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary 
 // hasChecks reports whether a group or a task of it has services that are checked on
 // the edge.
 func hasChecks(g *fleet.TaskGroup) bool {
-	checked := func(s fleet.Service) bool { return s.Provider == fleet.ProviderNomad && len(s.Checks) > 0 }
+	checked := func(s fleet.Service) bool { return len(s.Checks) > 0 }
 	return slices.ContainsFunc(g.Services, checked) ||
 		slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return slices.ContainsFunc(t.Services, checked) })
 }

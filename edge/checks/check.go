@@ -36,6 +36,7 @@ type check struct {
 	address           string // HOST:PORT
 	machineHost       string // HOST if it is this machine's address; "": the service sets another one
 	problem           string // why it cannot run; "": it can
+	asConsul          bool   // an http check has the results that Consul gives it
 	countsForHealth   bool   // the allocation's health depends on it
 	restartTarget     string // task to restart, and to run a script in; "": all
 	alloc             fleet.AllocID
@@ -53,7 +54,7 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 	latest, all := time.Duration(0), true
 	for _, t := range g.Tasks {
 		started, running := since[t.Name]
-		if runsUntilStopped(&t) {
+		if t.RunsUntilStopped() {
 			latest, all = max(latest, started), all && running
 		}
 		for i := range t.Services {
@@ -70,16 +71,10 @@ func checksOf(a *fleet.Alloc, n *fleet.Node, since map[string]time.Duration) []c
 	return found
 }
 
-// runsUntilStopped reports whether a task runs as long as its allocation.
-func runsUntilStopped(t *fleet.Task) bool {
-	return t.Lifecycle == nil || t.Lifecycle.Sidecar && t.Lifecycle.Hook != fleet.HookPoststop
-}
-
 // checksOfService returns the checks of a service of the group ("") or of a task, with all variables
-// interpolated. started is when the task started, since boot. A service of another provider than Nomad's has
-// none.
+// interpolated. started is when the task started, since boot.
 func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task string, started time.Duration) []check {
-	if s.Provider != fleet.ProviderNomad || len(s.Checks) == 0 {
+	if len(s.Checks) == 0 {
 		return nil
 	}
 	env := taskenv.New(taskenv.Place{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
@@ -87,6 +82,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	found := make([]check, 0, len(s.Checks))
 	for i, sc := range s.Checks {
 		c := check{ServiceCheck: sc, service: said.Name, task: task, countsForHealth: sc.OnUpdate != fleet.OnUpdateIgnore, started: started, alloc: a.ID}
+		c.asConsul = s.Provider == fleet.ProviderConsul
 		c.Command, c.Args = env.Replace(sc.Command), make([]string, len(sc.Args))
 		for k, arg := range sc.Args {
 			c.Args[k] = env.Replace(arg)
@@ -100,9 +96,9 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 				c.Header[k] = append(c.Header[k], env.Replace(v))
 			}
 		}
-		c.Name = cmp.Or(env.Replace(sc.Name), fmt.Sprintf("service: %q check", said.Name))
+		c.Name = cmp.Or(env.Replace(sc.Name), DefaultName(said.Name))
 		c.restartTarget = cmp.Or(sc.TaskName, s.TaskName, task)
-		c.id = checkID(a.ID, task, s.Name, said.PortLabel, sc.Name, strconv.Itoa(i))
+		c.id = ResultID(a.ID, task, &said, i)
 		if needsAddress(sc.Type) {
 			c.resolveAddress(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
 		}
@@ -110,6 +106,9 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	}
 	return found
 }
+
+// DefaultName returns the name of a check of a service that has none.
+func DefaultName(service string) string { return fmt.Sprintf("service: %q check", service) }
 
 // resolveAddress sets c.address from the label of a port and the address of the service ("": this machine's),
 // or c.problem if the allocation has no such port.
@@ -125,10 +124,11 @@ func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address str
 	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
 }
 
-// checkID returns an id that is the same after a restart of the agent: a hash of the allocation's id and the
-// parts.
-func checkID(a fleet.AllocID, parts ...string) string {
-	sum := sha256.Sum256([]byte(string(a) + "\x00" + strings.Join(parts, "\x00")))
+// ResultID returns the id of the result of the i-th check of a service whose ${…} are replaced; task is "" for a
+// service of the group. It is the same after a restart of the agent.
+func ResultID(a fleet.AllocID, task string, s *fleet.Service, i int) string {
+	parts := []string{string(a), task, s.Name, s.PortLabel, s.Checks[i].Name, strconv.Itoa(i)}
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:16])
 }
 

@@ -239,6 +239,36 @@ func TestHTTPSCheck(t *testing.T) {
 	}
 }
 
+// TestConsulsHTTPCheck: an http check of a service of Consul has the results that Consul would give it.
+func TestConsulsHTTPCheck(t *testing.T) {
+	for status, want := range map[int]string{200: checks.Success, 299: checks.Success, 304: checks.Failure, 429: checks.Warning, 404: checks.Failure} {
+		var w *checksTest
+		inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+			s := service(fleet.ServiceCheck{Name: "alive", Type: "http", Path: "/"})
+			s.Provider = fleet.ProviderConsul
+			w = newChecksTest(t, s)
+			w.site.setServerStatus("10.0.0.5:20000", status)
+			w.followRunning(ctx, 0)
+			if r := w.onlyResult(t); r.Status != want {
+				t.Errorf("%d: %+v, want %s", status, r, want)
+			}
+		}, func() *checks.Checks { return w.Checks })
+	}
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/ok" {
+			http.Redirect(w, r, "/ok", http.StatusFound)
+		}
+	}))
+	defer target.Close()
+	for provider, code := range map[string]int{fleet.ProviderConsul: 200, fleet.ProviderNomad: 302} {
+		s := service(fleet.ServiceCheck{Name: "alive", Type: "http", Path: "/"})
+		s.Provider = provider
+		if r := mustProbeService(t, s, target.Listener.Addr().String()); r.Status != checks.Success || r.StatusCode != code {
+			t.Errorf("a redirect, for %s: %+v", provider, r)
+		}
+	}
+}
+
 func TestWhatPasses(t *testing.T) {
 	for _, tc := range []struct {
 		name    string

@@ -48,7 +48,13 @@ func (s *healthServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // mustProbe runs a check once against a real server and returns its result.
 func mustProbe(t *testing.T, c fleet.ServiceCheck, address string) fleet.CheckResult {
 	t.Helper()
-	w := newChecksTest(t, service(c))
+	return mustProbeService(t, service(c), address)
+}
+
+// mustProbeService runs the check of a service once against a real server and returns its result.
+func mustProbeService(t *testing.T, s fleet.Service, address string) fleet.CheckResult {
+	t.Helper()
+	w := newChecksTest(t, s)
 	changed := make(chan struct{}, 9)
 	var err error
 	w.Checks, err = checks.New(checks.Config{

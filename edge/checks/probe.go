@@ -50,7 +50,7 @@ func (c *check) probeOnce(ctx context.Context, dial Dial, run Exec) (status, out
 }
 
 // probeHTTP requests the path of an http check. A status from 200 to 399 is a success; a redirect is not
-// followed.
+// followed. A check as Consul's follows redirects; only 2xx is a success, and 429 a warning.
 func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string, code int) {
 	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))
@@ -69,21 +69,28 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 		DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig: &tls.Config{ServerName: c.TLSServerName, InsecureSkipVerify: c.TLSSkipVerify},
 	}
-	// A redirect is the answer; its target is not checked.
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client, best := http.Client{Transport: transport}, 299
+	if !c.asConsul {
+		// A redirect is the answer; its target is not checked.
+		client.CheckRedirect, best = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, 399
+	}
 	res, err := client.Do(req)
 	if err != nil {
 		return Failure, displayText(err.Error()), 0
 	}
 	defer res.Body.Close()
-	if res.StatusCode >= 200 && res.StatusCode < 400 {
+	if res.StatusCode >= 200 && res.StatusCode <= best {
 		return Success, "answered " + res.Status, res.StatusCode
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxOutput))
 	if err != nil {
 		body = []byte(err.Error())
 	}
-	return Failure, displayText(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
+	status = Failure
+	if c.asConsul && res.StatusCode == http.StatusTooManyRequests {
+		status = Warning
+	}
+	return status, displayText(fmt.Sprintf("answered %s: %s", res.Status, body)), res.StatusCode
 }
 
 // displayText cuts a text to maxOutput bytes and removes invalid UTF-8.
