@@ -72,6 +72,7 @@ edge/store              < fleet
 edge/templates          < fleet drivers edge/artifacts edge/runner
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
+edge/consul             < fleet
 edge/names              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto

@@ -1,0 +1,224 @@
+// Package consul registers the services of this edge's allocations with the Consul agent beside it: those of jobs with
+// provider = "consul". It keeps the agent as it must be: it registers, and removes, what differs, also after the agent
+// or this edge was away, or the agent has lost its data.
+//
+// cmd/edged makes a Client. edge runs a Syncer with it, and edge/fingerprint asks it for the node's attributes. Run is
+// one goroutine, and nobody waits for it: a task never depends on Consul. The edge runs the checks itself
+// (edge/checks); the agent gets their results as TTL checks. Nothing is stored: the agent says what it has.
+package consul
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+	"skerry/internal/pace"
+)
+
+const (
+	// syncInterval is the time after which the agent is compared at the latest. It is less than half of the shortest TTL.
+	syncInterval = 10 * time.Second
+	// settleTime is how long changes are collected.
+	settleTime = 100 * time.Millisecond
+)
+
+// Config of a Syncer. Client, Node, Services and Changed are required.
+type Config struct {
+	Client *Client
+	Node   fleet.NodeID
+	// Services returns the services that the agent must have now, with the results of their checks.
+	Services func(ctx context.Context) ([]Service, error)
+	// Changed returns a channel that is closed when Services may next return something else.
+	Changed func() <-chan struct{}
+	Log     *slog.Logger
+}
+
+// Syncer keeps the services of one agent up to date. Only Run uses it, apart from Wake.
+type Syncer struct {
+	cfg  Config
+	wake chan struct{} // capacity 1
+
+	// Owned by Run.
+	last     map[string]Service   // what the last comparison left the agent with; nil: it failed
+	told     map[string]time.Time // when the agent was told the result of a check, by the check's id
+	problems string               // of the last comparison, as logged
+}
+
+// NewSyncer makes a Syncer. It starts nothing.
+func NewSyncer(cfg Config) (*Syncer, error) {
+	if cfg.Client == nil || cfg.Node == "" || cfg.Services == nil || cfg.Changed == nil {
+		return nil, errors.New("register services with Consul: Client, Node, Services and Changed are required")
+	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	return &Syncer{cfg: cfg, wake: make(chan struct{}, 1), told: map[string]time.Time{}}, nil
+}
+
+// Wake makes Run look at the services again. It does not block.
+func (s *Syncer) Wake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the agent's services up to date until ctx ends. Then they stay registered, as the tasks go on.
+func (s *Syncer) Run(ctx context.Context) {
+	tick := time.NewTicker(syncInterval)
+	defer tick.Stop()
+	for due := true; ; {
+		changed := s.cfg.Changed()
+		s.syncServices(ctx, due)
+		select {
+		case <-tick.C:
+			due = true
+		case <-changed:
+			due = false
+		case <-s.wake:
+			due = false
+		case <-ctx.Done():
+			return
+		}
+		if !due && !pace.Rest(ctx, settleTime) {
+			return
+		}
+	}
+}
+
+// syncServices compares the agent with what it must have, and changes the agent. Unless due, it does nothing if that is
+// the same as after the last comparison. It logs what went wrong when that changes.
+func (s *Syncer) syncServices(ctx context.Context, due bool) {
+	list, err := s.cfg.Services(ctx)
+	if err == nil {
+		want := make(map[string]Service, len(list))
+		for _, one := range list {
+			one.Meta = maps.Clone(one.Meta)
+			if one.Meta == nil {
+				one.Meta = map[string]string{}
+			}
+			one.Meta[metaSource], one.Meta[metaNode] = sourceName, string(s.cfg.Node)
+			want[one.ID] = one
+		}
+		if !due && s.last != nil && reflect.DeepEqual(want, s.last) {
+			return
+		}
+		if err = s.settleAgent(ctx, want); err == nil {
+			s.last = want
+		} else {
+			s.last = nil
+		}
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	problems := ""
+	if err != nil {
+		problems = err.Error()
+	}
+	switch {
+	case problems == s.problems:
+	case problems == "":
+		s.cfg.Log.Info("services registered with Consul again", "addr", s.cfg.Client.cfg.Address)
+	default:
+		s.cfg.Log.Warn("services not registered with Consul: trying again", "addr", s.cfg.Client.cfg.Address, "error", err)
+	}
+	s.problems = problems
+}
+
+// settleAgent registers the wanted services that the agent lacks or has differently, removes those of this node that
+// are not wanted, and tells the results of checks. A refused request does not keep it from the others.
+func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error {
+	have, err := s.cfg.Client.listServices(ctx)
+	if err != nil {
+		return err
+	}
+	checks, err := s.cfg.Client.listChecks(ctx)
+	if err != nil {
+		return err
+	}
+	var failed []error
+	for _, id := range slices.Sorted(maps.Keys(have)) {
+		one := have[id]
+		if _, wanted := want[id]; wanted || !one.ownedBy(s.cfg.Node) {
+			continue
+		}
+		if err := s.cfg.Client.deregisterService(ctx, id); err != nil {
+			if failed = append(failed, err); !refused(err) {
+				return errors.Join(failed...)
+			}
+		}
+	}
+	s.forgetChecks(want)
+	for _, id := range slices.Sorted(maps.Keys(want)) {
+		one := want[id]
+		if err := s.settleService(ctx, &one, have, checks); err != nil {
+			if failed = append(failed, err); !refused(err) {
+				break
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// forgetChecks drops what is known of checks that are not wanted any more.
+func (s *Syncer) forgetChecks(want map[string]Service) {
+	wanted := map[string]bool{}
+	for _, one := range want {
+		for _, c := range one.Checks {
+			wanted[c.ID] = true
+		}
+	}
+	maps.DeleteFunc(s.told, func(id string, _ time.Time) bool { return !wanted[id] })
+}
+
+// settleService registers one service if the agent has it differently, and tells the agent those results of its checks
+// that are new, or old enough to be told again.
+func (s *Syncer) settleService(ctx context.Context, one *Service, services map[string]agentService, checks map[string]agentCheck) error {
+	have, there := services[one.ID]
+	register := !there || !one.registeredAs(&have) || !one.hasItsChecks(checks)
+	if register {
+		if there && one.TagOverride {
+			one.Tags = have.Tags
+		}
+		if err := s.cfg.Client.registerService(ctx, one); err != nil {
+			return err
+		}
+	}
+	for i := range one.Checks {
+		c := &one.Checks[i]
+		if c.Status == "" {
+			continue // the agent keeps the status that it has, until there is a result
+		}
+		old := time.Since(s.told[c.ID]) >= c.TTL/3
+		if !register && !old && checks[c.ID].Status == c.Status {
+			continue
+		}
+		if err := s.cfg.Client.updateCheck(ctx, c); err != nil {
+			return err
+		}
+		s.told[c.ID] = time.Now()
+	}
+	return nil
+}
+
+// hasItsChecks reports whether the agent has exactly the checks of the service, apart from those that others added.
+func (s *Service) hasItsChecks(checks map[string]agentCheck) bool {
+	count := 0
+	for id, c := range checks {
+		if c.ServiceID == s.ID && strings.HasPrefix(id, checkPrefix) {
+			count++
+		}
+	}
+	for _, c := range s.Checks {
+		if checks[c.ID].ServiceID != s.ID {
+			return false
+		}
+	}
+	return count == len(s.Checks)
+}
