@@ -61,3 +61,35 @@ func TestDriverChangesAreSeenSoon(t *testing.T) {
 		})
 	}
 }
+
+// A Consul agent that begins to answer is noticed soon.
+func TestConsulIsSeenSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var there atomic.Bool
+		f := mustNew(t, func(cfg *fingerprint.Config) {
+			cfg.Interval = time.Minute
+			cfg.Consul = func(context.Context) map[string]string {
+				if there.Load() {
+					return map[string]string{fleet.AttributeConsulVersion: "1.21.0"}
+				}
+				return nil
+			}
+		})
+		if n := mustRead(t, f); n.HasConsul() {
+			t.Errorf("attributes %v", n.Attributes)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		there.Store(true)
+		time.Sleep(21 * time.Second)
+		synctest.Wait()
+		if n := f.Node(); !n.HasConsul() {
+			t.Errorf("after 21 s: %v", n.Attributes)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+}

@@ -4,8 +4,8 @@
 //
 // The machine itself is read once; its address, drivers and devices are read again at each interval. A
 // change counts when two readings in a row have it, so that a loose contact does not send a description
-// every minute. While a driver has changed or is unhealthy, readings are more frequent: tasks wait for its daemon's
-// return. Values that change by themselves (free disk, load, clock rates) are not part of it.
+// every minute. While a driver has changed or is unhealthy, or the Consul agent has not answered yet, readings are more
+// frequent: tasks wait for them. Values that change by themselves (free disk, load, clock rates) are not part of it.
 //
 // It starts no goroutine: Run belongs to the caller. Nothing is stored.
 package fingerprint
@@ -26,7 +26,7 @@ import (
 
 const (
 	defaultInterval = time.Minute
-	// driverInterval is the time to the next reading while a driver has changed or is unhealthy.
+	// driverInterval is the time to the next reading while a driver has changed or is unhealthy, or Consul is missing.
 	driverInterval = 10 * time.Second
 )
 
@@ -45,7 +45,10 @@ type Config struct {
 	Address func() string
 	// Networks returns attributes of the networks that tasks can have. It is called at each reading. nil: none.
 	Networks func(ctx context.Context) map[string]string
-	Log      *slog.Logger
+	// Consul returns attributes of the Consul agent beside this machine, none while it has never answered. It is called
+	// at each reading. nil: no agent is configured.
+	Consul func(ctx context.Context) map[string]string
+	Log    *slog.Logger
 }
 
 // Fingerprinter reads the fleet.Node of this machine and keeps it up to date. Its methods may be called from
@@ -94,7 +97,7 @@ func (f *Fingerprinter) Read(ctx context.Context) (fleet.Node, error) {
 // Run reads the node again at each interval, until ctx ends. It stores a node that two readings in a row have
 // found.
 func (f *Fingerprinter) Run(ctx context.Context) error {
-	timer := time.NewTimer(f.cfg.Interval)
+	timer := time.NewTimer(f.nextInterval(f.Node()))
 	defer timer.Stop()
 	seen := "" // hash of the last reading, if it differs from the stored one
 	for {
@@ -122,7 +125,11 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 
 // nextInterval returns the time from the reading n to the next one.
 func (f *Fingerprinter) nextInterval(n fleet.Node) time.Duration {
-	stored := f.Node().Drivers
+	node := f.Node()
+	if f.cfg.Consul != nil && !(n.HasConsul() && node.HasConsul()) {
+		return min(driverInterval, f.cfg.Interval)
+	}
+	stored := node.Drivers
 	for name, info := range n.Drivers {
 		before := stored[name]
 		if info.Detected && !info.Healthy || info.Detected != before.Detected || info.Healthy != before.Healthy {
@@ -180,6 +187,9 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 	}
 	if f.cfg.Networks != nil {
 		maps.Copy(n.Attributes, f.cfg.Networks(ctx))
+	}
+	if f.cfg.Consul != nil {
+		maps.Copy(n.Attributes, f.cfg.Consul(ctx))
 	}
 	n.Resources = overrideResources(f.staticMachine.resources, f.cfg.Node.Resources)
 	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)
