@@ -42,11 +42,16 @@ func (m *movingDescriber) changeAddress(ip string) {
 // mustCheckedService journals a desired allocation whose service is checked.
 func mustCheckedService(t testing.TB, dir string) {
 	t.Helper()
+	mustDesireService(t, dir, fleet.Service{Name: "web", Provider: fleet.ProviderNomad})
+}
+
+// mustDesireService journals a desired allocation with a service on port 8080, which gets a check.
+func mustDesireService(t testing.TB, dir string, s fleet.Service) {
+	t.Helper()
+	s.PortLabel = "8080"
+	s.Checks = []fleet.ServiceCheck{{Name: "alive", Type: fleet.CheckTCP, Interval: time.Second, Timeout: time.Second}}
 	body, err := syncproto.EncodeJob(&fleet.Job{ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{
-		Name: "g", Tasks: []fleet.Task{{Name: "t"}},
-		Services: []fleet.Service{{Name: "web", Provider: fleet.ProviderNomad, PortLabel: "8080", Checks: []fleet.ServiceCheck{
-			{Name: "alive", Type: fleet.CheckTCP, Interval: time.Second, Timeout: time.Second},
-		}}},
+		Name: "g", Tasks: []fleet.Task{{Name: "t"}}, Services: []fleet.Service{s},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"net"
 	"time"
 
+	"skerry/edge/consul"
 	"skerry/edge/contract"
 	"skerry/edge/diskspace"
 	"skerry/edge/prefetch"
@@ -48,6 +49,8 @@ type Config struct {
 	LocalGroup string
 	// DNS is the address, HOST:PORT, at which DNS queries for services are answered; "": none.
 	DNS string
+	// Consul is the Consul agent beside this edge, which gets the services of jobs with provider = "consul"; nil: none.
+	Consul *consul.Client
 	// DialCheck opens the connections of service checks; nil: with the system's dialer.
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.

@@ -16,6 +16,7 @@ import (
 
 	"skerry/edge/allocs"
 	"skerry/edge/checks"
+	"skerry/edge/consul"
 	"skerry/edge/diskspace"
 	"skerry/edge/hostvolumes"
 	"skerry/edge/journal"
@@ -69,7 +70,8 @@ type Edge struct {
 	space     *diskspace.Keeper
 	prefetch  *prefetch.Keeper
 	server    *local.Server
-	names     *names.Server // nil: no DNS queries are answered
+	names     *names.Server  // nil: no DNS queries are answered
+	consul    *consul.Syncer // nil: no Consul agent is configured
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
@@ -210,7 +212,12 @@ func (e *Edge) openComponents() error {
 	}
 	e.checks, err = checks.New(checks.Config{
 		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
-		Changed: func(fleet.AllocID) { e.allocs.TriggerReconcile() },
+		Changed: func(fleet.AllocID) {
+			e.allocs.TriggerReconcile()
+			if e.consul != nil {
+				e.consul.Wake()
+			}
+		},
 		Exec: func(ctx context.Context, id fleet.AllocID, task string, x fleet.Exec) (int, error) {
 			return e.allocs.Exec(ctx, id, task, x)
 		},
@@ -238,6 +245,9 @@ func (e *Edge) openComponents() error {
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
+	}
+	if err := e.openConsul(); err != nil {
+		return err
 	}
 	socket, err := e.cfg.ListenLocal(e.Socket())
 	if err != nil {
@@ -307,6 +317,9 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {
 		g.Go(func() error { return e.names.Run(ctx) })
+	}
+	if e.consul != nil {
+		g.Go(func() error { e.consul.Run(ctx); return nil })
 	}
 	g.Go(func() error { return e.describer.Run(ctx) })
 	g.Go(func() error { e.followMachine(ctx); return nil })

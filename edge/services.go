@@ -38,31 +38,49 @@ func (e *Edge) DNSAddr() string {
 
 // localServices returns the registrations of Services, and those whose checks fail.
 func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]local.Service, error) {
-	all, err := e.allocs.Status(ctx)
+	offered, err := e.offeredServices(ctx, fleet.ProviderNomad)
 	if err != nil {
-		return nil, fmt.Errorf("read the services of this edge: %w", err)
+		return nil, err
 	}
-	node := e.describer.Node()
 	found := []local.Service{}
-	for id, s := range all {
-		a := s.Desired.Alloc
-		a.NodeID, a.ClientStatus, a.TaskStates = e.node, s.State.ClientStatus, s.State.TaskStates
-		if s.Desired.Stop {
-			a.DesiredStatus = fleet.DesiredStop
+	for a, offers := range offered {
+		if namespace != "" && a.Namespace != namespace {
+			continue
 		}
-		if a.Job == nil || namespace != "" && a.Namespace != namespace || s.State.BootID != e.boot {
-			continue // what ran before a reboot has yet to be found
-		}
-		failing := e.failingServices(id)
-		for _, r := range taskenv.Registrations(&a, &node, a.Job.Region) {
-			if name == "" || r.ServiceName == name {
-				found = append(found, local.Service{ServiceRegistration: r, Failing: failing[r.ServiceName]})
+		failing := e.failingServices(a.ID)
+		for _, o := range offers {
+			if name == "" || o.ServiceName == name {
+				found = append(found, local.Service{ServiceRegistration: o.ServiceRegistration, Failing: failing[o.ServiceName]})
 			}
 		}
 	}
 	slices.SortFunc(found, func(x, y local.Service) int {
 		return cmp.Or(cmp.Compare(x.ServiceName, y.ServiceName), cmp.Compare(x.ID, y.ID))
 	})
+	return found, nil
+}
+
+// offeredServices returns the services of a provider that the allocations of this edge offer now, by allocation.
+func (e *Edge) offeredServices(ctx context.Context, provider string) (map[*fleet.Alloc][]taskenv.Offer, error) {
+	all, err := e.allocs.Status(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the services of this edge: %w", err)
+	}
+	node := e.describer.Node()
+	found := map[*fleet.Alloc][]taskenv.Offer{}
+	for _, s := range all {
+		a := s.Desired.Alloc
+		a.NodeID, a.ClientStatus, a.TaskStates = e.node, s.State.ClientStatus, s.State.TaskStates
+		if s.Desired.Stop {
+			a.DesiredStatus = fleet.DesiredStop
+		}
+		if a.Job == nil || s.State.BootID != e.boot {
+			continue // what ran before a reboot has yet to be found
+		}
+		if offers := taskenv.Offers(&a, &node, a.Job.Region, provider); len(offers) > 0 {
+			found[&a] = offers
+		}
+	}
 	return found, nil
 }
 

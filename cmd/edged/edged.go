@@ -27,6 +27,7 @@ import (
 	"skerry/drivers/qemu"
 	"skerry/edge"
 	"skerry/edge/artifacts"
+	"skerry/edge/consul"
 	"skerry/edge/contract"
 	"skerry/edge/diskspace"
 	"skerry/edge/fingerprint"
@@ -61,6 +62,7 @@ type Flags struct {
 	OCIRuntime                 string   // program of exec and java
 	Chroot                     []string // PATH or PATH=PATH IN THE TASK
 	Machines                   qemu.Permissions
+	Consul                     consul.ClientConfig
 }
 
 // Add adds the flags to a command's.
@@ -80,6 +82,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.LocalGroup, "local-group", "", "unix group whose members may use 'skerry local' (default: only the agent's user)")
 	flags.StringVar(&c.DNS, "dns", "", "address, HOST:PORT, to answer DNS queries for NAME.service.skerry at (default: none)")
 	f.Network.addNetworkFlags(flags)
+	f.addConsulFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose logs are kept")
 	flags.IntVar(&f.StoreMB, "store-size", defaultStoreMB, "size in MB of the store for artifacts, at most a quarter of the disk")
@@ -105,6 +108,31 @@ func (f *Flags) addContainerFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.Containers.AllowPrivileged, "docker-allow-privileged", false, "let docker and podman tasks be privileged or share the host's namespaces")
 	flags.BoolVar(&f.Containers.AllowVolumes, "docker-volumes", false, "let docker and podman tasks mount any folder of this machine")
 	flags.StringSliceVar(&f.Containers.AllowCaps, "docker-allow-caps", docker.DefaultCapabilities, "capabilities that cap_add of docker and podman tasks may name; ALL permits any")
+}
+
+// addConsulFlags adds the flags of the Consul agent beside this edge.
+func (f *Flags) addConsulFlags(flags *pflag.FlagSet) {
+	c := &f.Consul
+	flags.StringVar(&c.Address, "consul-address", "", "Consul agent beside this edge, such as 127.0.0.1:8500, that gets services with provider = \"consul\" (default: none)")
+	flags.StringVar(&c.TokenFile, "consul-token-file", "", "file with the token for the Consul agent")
+	flags.StringVar(&c.CAFile, "consul-ca-file", "", "certificates of the CA of a Consul agent with https:// (default: the system's)")
+	flags.StringVar(&c.CertFile, "consul-cert-file", "", "certificate for a Consul agent that asks for one")
+	flags.StringVar(&c.KeyFile, "consul-key-file", "", "key of --consul-cert-file")
+}
+
+// consulClient returns the client of the Consul agent, and the function that reads its attributes; nil: there is none.
+func (f *Flags) consulClient() (*consul.Client, func(context.Context) map[string]string, error) {
+	if f.Consul.Address == "" {
+		if f.Consul != (consul.ClientConfig{}) {
+			return nil, nil, fleet.Errorf(fleet.CodeInvalid, "the Consul agent has no address").WithHint("add --consul-address, such as 127.0.0.1:8500")
+		}
+		return nil, nil, nil
+	}
+	client, err := consul.NewClient(f.Consul)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, client.Attributes, nil
 }
 
 // Command is the daemon's command, named use.
@@ -196,6 +224,10 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
+	var consulAttributes func(context.Context) map[string]string
+	if cfg.Consul, consulAttributes, err = f.consulClient(); err != nil {
+		return cfg, err
+	}
 	kinds := deviceKinds()
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
@@ -213,7 +245,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
 			Node: configured, DataDir: cfg.DataDir, Drivers: known,
-			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Log: log,
+			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Consul: consulAttributes, Log: log,
 		})
 	}
 	return cfg, nil
