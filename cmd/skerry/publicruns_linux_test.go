@@ -23,6 +23,7 @@ import (
 	"skerry/cmd/edged"
 	"skerry/drivers/docker"
 	"skerry/drivers/docker/dockertest"
+	"skerry/edge/consul/consultest"
 	"skerry/fleet"
 )
 
@@ -94,6 +95,10 @@ func runPublicJobs(t *testing.T) {
 		_, _ = io.WriteString(w, "#!/bin/sh\nexec sleep 3600\n")
 	}))
 	t.Cleanup(files.Close)
+	consul := consultest.New()
+	agent := httptest.NewServer(consul)
+	t.Cleanup(agent.Close)
+	flags.Consul.Address = agent.URL
 	hubAddress := mustDevWith(t, flags)
 	for i, name := range names {
 		mustRegisterPublic(t, hubAddress, files.URL, fleet.JobID(fmt.Sprintf("public-%d", i)), jobs[name])
@@ -103,6 +108,9 @@ func runPublicJobs(t *testing.T) {
 	table.WriteString("| registered job file | driver | its tasks on an edge |\n|---|---|---|\n")
 	for _, name := range names {
 		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", name, jobs[name].TaskGroups[0].Tasks[0].Driver, mustSettle(t, hubAddress, name, jobs[name]))
+	}
+	if len(consul.Services()) == 0 {
+		t.Error("no service is registered with Consul")
 	}
 	mustHaveTable(t, "public job runs", table.String())
 }

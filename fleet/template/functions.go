@@ -29,7 +29,7 @@ import (
 type reason struct{ reason, hint string }
 
 var (
-	noConsul    = reason{"there is no Consul here", "read services with nomadService, and values with env or file"}
+	noConsul    = reason{"templates read nothing from Consul", "read services with nomadService, and values with env or file"}
 	noPrograms  = reason{"a template runs no program and writes no other file, as in Nomad", "let the task do it, or an artifact bring the file"}
 	noDebugging = reason{"it does not exist here", "toJSONPretty shows a value"}
 	noVault     = reason{"there is no Vault here", "let the task fetch its secrets itself, or read them with file"}

@@ -158,6 +158,10 @@ func completeService(s *fleet.Service, name string) {
 	if s.Provider == fleet.ProviderConsul {
 		setDefault(&s.Cluster, fleet.DefaultCluster)
 	}
+	if s.Weights != nil {
+		setDefault(&s.Weights.Passing, 1)
+		setDefault(&s.Weights.Warning, 1)
+	}
 	if s.Connect != nil {
 		s.Connect = tidyConnect(s.Connect)
 	}

@@ -79,6 +79,10 @@ func validateService(s *fleet.Service, ps *fleet.Problems, path string, where se
 		ps.AddHint(path+".TaskName", "leave task out, or make the service one of the group",
 			"task %q is not supported: the service belongs to its own task, %q", s.TaskName, where.task.Name)
 	}
+	if s.Weights != nil {
+		checkNotNegative(ps, path+".Weights.Passing", s.Weights.Passing)
+		checkNotNegative(ps, path+".Weights.Warning", s.Weights.Warning)
+	}
 	for i := range s.Checks {
 		validateServiceCheck(&s.Checks[i], ps, fmt.Sprintf("%s.Checks[%d]", path, i), s, where)
 	}

@@ -27,15 +27,14 @@ var unsupported = []struct {
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
-	{"provider consul of a service", "write provider = \"nomad\": the hubs' catalogue then has the service", ofServices("Provider")},
 	{"address_mode other than auto and host", "write address_mode = \"host\", or leave it out: tasks have the edge's own addresses", ofServices("AddressMode", "Checks.AddressMode")},
 	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
 	{"identity block of a service", "leave it out: no tokens are made for services", ofServices("Identity")},
-	{"cluster of a service", "leave it out: there is one catalogue", ofServices("Cluster")},
+	{"cluster of a service", "leave it out: a node has one Consul agent", ofServices("Cluster")},
 	{"kind of a service", "leave it out: it belongs to a service mesh", ofServices("Kind")},
-	{"tagged_addresses", "leave it out, and write another service for each further address", ofServices("TaggedAddresses")},
-	{"weights block", "leave it out: clients of a service weight its instances themselves", ofServices("Weights")},
-	{"enable_tag_override", "leave it out: tags are those of the job", ofServices("EnableTagOverride")},
+	{"tagged_addresses", "leave it out, and write another service for each further address; provider = \"consul\" has them", ofServices("TaggedAddresses")},
+	{"weights block", "leave it out: clients of a service weight its instances themselves; provider = \"consul\" has them", ofServices("Weights")},
+	{"enable_tag_override", "leave it out: tags are those of the job; provider = \"consul\" has it", ofServices("EnableTagOverride")},
 	{"expose", "leave it out: it belongs to a service mesh", ofServices("Checks.Expose")},
 	{"advertise of a check", "leave it out: a check goes to the address of its service", ofServices("Checks.Advertise")},
 	{"volume of a type other than host", "write type = \"host\", and offer the folder on the edges with --host-volume", []string{"TaskGroups.Volumes.Type"}},
@@ -45,13 +44,13 @@ var unsupported = []struct {
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
 	{"fail_on_error of a change_script", "leave it out: an event says that the script failed, and the task runs on", []string{"TaskGroups.Tasks.Templates.ChangeScript.FailOnError"}},
 	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
-	{"consul block", "leave it out: there is no Consul here", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
+	{"consul block", "leave it out: services go to the Consul agent of their node, with that node's token", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
 	{"secret block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
 	{"identity block", "leave it out: no tokens are made for tasks", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
 	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound the size of logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
-	{"a Consul namespace", "leave it out: there is no Consul here", []string{"ConsulNamespace"}},
+	{"a Consul namespace", "leave it out: services are in the namespace of the node's token", []string{"ConsulNamespace"}},
 	{"a Vault namespace", "leave it out: there is no Vault here", []string{"VaultNamespace"}},
 }
 
@@ -144,8 +143,8 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 	return c
 }
 
-// plainServices returns services without what of their fields is supported in some
-// values and not in others, where it has a value that is.
+// plainServices returns services without those of their fields that are supported in some values, or with some
+// providers, and not in others, where they have a value that is.
 func plainServices(list []fleet.Service) []fleet.Service {
 	list = slices.Clone(list)
 	blank := func(field *string, supported ...string) {
@@ -155,11 +154,9 @@ func plainServices(list []fleet.Service) []fleet.Service {
 	}
 	for i := range list {
 		s := &list[i]
-		blank(&s.Provider, fleet.ProviderNomad)
-		if s.Provider == "" {
-			blank(&s.Cluster, fleet.DefaultCluster)
-		} else {
-			s.Cluster = "" // Consul's, of which is told already
+		blank(&s.Cluster, fleet.DefaultCluster)
+		if s.Provider == fleet.ProviderConsul {
+			s.TaggedAddresses, s.Weights, s.EnableTagOverride = nil, nil, false
 		}
 		blank(&s.AddressMode, fleet.AddressAuto, fleet.AddressHost)
 		s.Checks = slices.Clone(s.Checks)

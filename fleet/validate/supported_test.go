@@ -23,7 +23,7 @@ var unsupportedExamples = map[string]string{
 	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
-	"Provider": `"consul"`, "AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
+	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
 	"SecretsMB": `1`, "FailOnError": `true`, "EphemeralDisk.Migrate": `true`,
@@ -57,6 +57,8 @@ func TestUnsupported(t *testing.T) {
 				"TLSServerName": "x", "TLSSkipVerify": true, "Interval": 1000000000, "Timeout": 1000000000, "OnUpdate": "ignore_warnings", "TaskName": "t",
 				"CheckRestart": {"Limit": 1, "Grace": 1, "IgnoreWarnings": true}, "Notes": "n"}]}],
 			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
+		`{"TaskGroups": [{"Services": [{"Provider": "consul", "Cluster": "default", "TaggedAddresses": {"lan": "192.0.2.7:80"}, "Weights": {"Passing": 2}, "EnableTagOverride": true}],
+			"Tasks": [{"Services": [{"PortLabel": "80"}]}]}]}`,
 	} {
 		job, problems := validate.DecodeJob([]byte(src))
 		if problems = append(problems, validate.Unsupported(job)...); len(problems) > 0 {
