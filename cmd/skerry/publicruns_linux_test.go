@@ -75,7 +75,12 @@ func runInNamespaces(t *testing.T) {
 
 // runPublicJobs registers the files, waits until each is where it should be, and compares the table.
 func runPublicJobs(t *testing.T) {
-	for _, c := range [][]string{{"ip", "link", "set", "lo", "up"}, {"mount", "-t", "tmpfs", "tmpfs", "/run"}} {
+	for _, c := range [][]string{
+		{"ip", "link", "set", "lo", "up"}, {"mount", "-t", "tmpfs", "tmpfs", "/run"},
+		// Templates ask for the address of the default route.
+		{"ip", "link", "add", "uplink", "type", "bridge"}, {"ip", "addr", "add", "192.0.2.1/24", "dev", "uplink"},
+		{"ip", "link", "set", "uplink", "up"}, {"ip", "route", "add", "default", "via", "192.0.2.254"},
+	} {
 		if out, err := exec.Command(c[0], c[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", c, err, out)
 		}
@@ -109,7 +114,7 @@ func runPublicJobs(t *testing.T) {
 	for _, name := range names {
 		fmt.Fprintf(&table, "| `%s` | `%s` | %s |\n", name, jobs[name].TaskGroups[0].Tasks[0].Driver, mustSettle(t, hubAddress, name, jobs[name]))
 	}
-	if len(consul.Services()) == 0 {
+	if hasAllCapabilities(t) && len(consul.Services()) == 0 {
 		t.Error("no service is registered with Consul")
 	}
 	mustHaveTable(t, "public job runs", table.String())
