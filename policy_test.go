@@ -64,6 +64,7 @@ edge/runner             < fleet drivers edge/contract
 edge/network            < fleet drivers edge/runner
 edge/volumes            < fleet drivers edge/runner
 edge/fingerprint        < fleet drivers devices
+edge/cores              < fleet drivers edge/runner
 edge/hardware           < fleet drivers devices edge/runner
 edge/local              < fleet edge/store
 edge/files              < fleet

@@ -182,6 +182,13 @@ type OrphanRemover interface {
 	RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error)
 }
 
+// CoreSharer is implemented by a Driver that can move its running tasks to other cores.
+type CoreSharer interface {
+	// KeepOffCores lets a running task use all cores apart from those that other tasks have reserved; all, if none
+	// are left or none are reserved. On a machine without cgroups for tasks it does nothing.
+	KeepOffCores(ctx context.Context, cfg TaskConfig, reserved []int) error
+}
+
 // NetworkCreator is implemented by a Driver whose tasks can only join a network namespace that it has made itself.
 type NetworkCreator interface {
 	// CreateNetwork makes the network namespace of an allocation, without interfaces but its loopback, and returns

@@ -29,6 +29,7 @@ import (
 	"skerry/edge/artifacts"
 	"skerry/edge/consul"
 	"skerry/edge/contract"
+	"skerry/edge/cores"
 	"skerry/edge/diskspace"
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
@@ -276,7 +277,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	render := templates.NewHook(templates.Config{Services: m.Services, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{networks, volumes.New(known), gear, fetch, render, runner.DriverHealth{Drivers: known}},
+		Hooks: []runner.Hook{networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}},
 	}
 	return factory.NewRunner, nil
 }

@@ -20,6 +20,8 @@ import (
 const (
 	// maxFile bounds what is read of a file of the kernel.
 	maxFile = 1 << 20
+	// maxCores is more than the kernel supports.
+	maxCores = 1 << 16
 	// removeTimeout bounds the wait for the kernel to notice that a cgroup is empty.
 	removeTimeout = 2 * time.Second
 )
@@ -225,6 +227,59 @@ func (g Group) createUnified(l Limits) error {
 		}
 	}
 	return nil
+}
+
+// KeepOffCores lets the processes in the cgroup use the cores of its parent apart from some; all, if none are left.
+// A cgroup that does not exist, or that knows no cores, is an fs.ErrNotExist.
+func (g Group) KeepOffCores(reserved []int) error {
+	if g.Unified == "" {
+		dir, ok := g.Legacy["cpuset"]
+		if !ok {
+			return fmt.Errorf("keep cgroup off cores: no controller cpuset: %w", fs.ErrNotExist)
+		}
+		all, err := readFile(filepath.Join(filepath.Dir(dir), "cpuset.cpus"))
+		if err != nil {
+			return err
+		}
+		return writeFile(dir, "cpuset.cpus", withoutCores(string(all), reserved))
+	}
+	if len(reserved) == 0 {
+		return writeFile(g.Unified, "cpuset.cpus", "\n") // those of the parent
+	}
+	for dir := filepath.Dir(g.Unified); ; dir = filepath.Dir(dir) {
+		all, err := readFile(filepath.Join(dir, "cpuset.cpus.effective"))
+		if err == nil {
+			return g.createUnified(Limits{CPUs: withoutCores(string(all), reserved)})
+		}
+		if filepath.Dir(dir) == dir {
+			return err
+		}
+	}
+}
+
+// withoutCores returns the cores of a list such as 0-1,3 apart from some; all, if none are left.
+func withoutCores(list string, without []int) string {
+	var left []string
+	for part := range strings.SplitSeq(strings.TrimSpace(list), ",") {
+		first, last, isRange := strings.Cut(part, "-")
+		if !isRange {
+			last = first
+		}
+		from, err1 := strconv.Atoi(first)
+		to, err2 := strconv.Atoi(last)
+		if err1 != nil || err2 != nil || to > maxCores {
+			return strings.TrimSpace(list)
+		}
+		for id := from; id <= to; id++ {
+			if !slices.Contains(without, id) {
+				left = append(left, strconv.Itoa(id))
+			}
+		}
+	}
+	if len(left) == 0 {
+		return strings.TrimSpace(list)
+	}
+	return strings.Join(left, ",")
 }
 
 // inheritSetting copies a setting that is empty from the parent's folder.

@@ -1,7 +1,9 @@
 package cgroup
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -63,6 +65,51 @@ func TestCreateUnified(t *testing.T) {
 	}
 	if n := g.OOMKills(); n != 1 {
 		t.Errorf("%d kills", n)
+	}
+}
+
+// TestKeepOffCores: in both kinds of cgroups a task gets the cores of its parent that nobody has reserved.
+func TestKeepOffCores(t *testing.T) {
+	for _, c := range []struct {
+		all      string
+		reserved []int
+		v1, v2   string
+	}{
+		{"0-3,6\n", []int{1, 6}, "0,2,3", "0,2,3"},
+		{"0-3\n", []int{9}, "0,1,2,3", "0,1,2,3"},
+		{"0-1\n", []int{0, 1}, "0-1", "0-1"},
+		{"0-1\n", nil, "0,1", "\n"},
+		{"no list\n", []int{0}, "no list", "no list"},
+		{"0-99999999\n", []int{0}, "0-99999999", "0-99999999"},
+	} {
+		root := t.TempDir()
+		groups := []Group{Hierarchy{legacy: map[string]string{"cpuset": filepath.Join(root, "v1")}}.Group("x"), Hierarchy{unified: filepath.Join(root, "v2")}.Group("x")}
+		mustMakeFiles(t, filepath.Join(root, "v1", parent), "cpuset.cpus")
+		mustMakeFiles(t, groups[0].Legacy["cpuset"], "cpuset.cpus")
+		mustMakeFiles(t, filepath.Join(root, "v2"), "cgroup.subtree_control", "cpuset.cpus.effective")
+		mustMakeFiles(t, filepath.Join(root, "v2", parent), "cgroup.subtree_control")
+		mustMakeFiles(t, groups[1].Unified, "cpuset.cpus")
+		for _, name := range []string{"v1/" + parent + "/cpuset.cpus", "v2/cpuset.cpus.effective"} {
+			if err := os.WriteFile(filepath.Join(root, name), []byte(c.all), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, want := range []string{c.v1, c.v2} {
+			if err := groups[i].KeepOffCores(c.reserved); err != nil {
+				t.Errorf("of %q without %v: %v", c.all, c.reserved, err)
+			}
+			name := filepath.Join(groups[i].listFolders()[0], "cpuset.cpus")
+			if b, err := os.ReadFile(name); err != nil || string(b) != want {
+				t.Errorf("of %q without %v: %s has %q, %v, want %q", c.all, c.reserved, name, b, err, want)
+			}
+		}
+	}
+	for _, g := range []Group{{}, {Legacy: map[string]string{"cpuset": t.TempDir() + "/x"}}, {Unified: t.TempDir() + "/x"}} {
+		for _, reserved := range [][]int{nil, {0}} {
+			if err := g.KeepOffCores(reserved); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("%+v without %v: %v", g, reserved, err)
+			}
+		}
 	}
 }
 
