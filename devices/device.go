@@ -40,6 +40,9 @@ type Reservation struct {
 	Nodes  []Node
 	Mounts []Mount
 	Env    map[string]string
+	// CDI are the devices' names in the Container Device Interface. A container runtime that knows them adds what their
+	// vendor says they need, beside the above.
+	CDI []string
 }
 
 // Node is a device node that a task gets. Permissions are those of cgroups: r, w and m (mknod).

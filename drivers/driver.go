@@ -143,6 +143,7 @@ type TaskConfig struct {
 	User        string // name or id of a user; "": the driver's default
 	Mounts      []Mount
 	Devices     []DeviceNode
+	CDI         []string // names of Devices in the Container Device Interface, for a runtime that knows them
 	Network     Network
 }
 

@@ -38,6 +38,9 @@ const (
 	maxOutput      = 8 << 20 // bytes that are read of nvidia-smi's output
 )
 
+// cdiKind is the kind that nvidia-ctk gives GPUs and MIG instances in the Container Device Interface.
+const cdiKind = "nvidia.com/gpu"
+
 // Config of a Finder. Empty fields have defaults.
 type Config struct {
 	Program string // nvidia-smi; "": found in PATH
@@ -65,7 +68,8 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 }
 
 // Reserve returns the nodes of the devices with those that all GPUs need (nvidiactl, nvidia-uvm …), and the
-// variable NVIDIA_VISIBLE_DEVICES, with which NVIDIA's container runtime adds the libraries of the driver.
+// variable NVIDIA_VISIBLE_DEVICES, with which NVIDIA's container runtime adds the libraries of the driver, and the names
+// by which nvidia-ctk describes them to container runtimes.
 func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
 	found, err := f.scanDevices(ctx)
 	if ctx.Err() != nil {
@@ -74,6 +78,9 @@ func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation
 	r, err := devices.ReserveFound(Kind, found, ids, err)
 	if err != nil || len(ids) == 0 {
 		return r, err
+	}
+	for _, id := range ids {
+		r.CDI = append(r.CDI, cdiKind+"="+id)
 	}
 	for _, name := range []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset"} {
 		node, err := f.cfg.Roots.Node(name)

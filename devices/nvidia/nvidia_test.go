@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,9 @@ func TestReserve(t *testing.T) {
 	}
 	if want := map[string]string{"NVIDIA_VISIBLE_DEVICES": "MIG-3d2c1b0a-0000-5555-aaaa-bbbbccccdddd"}; !reflect.DeepEqual(r.Env, want) {
 		t.Errorf("variables %v, want %v", r.Env, want)
+	}
+	if want := []string{"nvidia.com/gpu=MIG-3d2c1b0a-0000-5555-aaaa-bbbbccccdddd"}; !slices.Equal(r.CDI, want) {
+		t.Errorf("names %v, want %v", r.CDI, want)
 	}
 	if err := os.Remove(filepath.Join(cfg.Roots.Dev, "nvidia0")); err != nil {
 		t.Fatal(err)

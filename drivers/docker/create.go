@@ -13,6 +13,7 @@ import (
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
 
 	"skerry/drivers"
@@ -69,6 +70,9 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 			PathOnHost: dev.HostPath, PathInContainer: dev.TaskPath, CgroupPermissions: dev.Permissions,
 		})
 	}
+	if err := d.requestDevices(ctx, &host, cfg.CDI); err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
 	d.setLogging(&host, o, cfg)
 	host.CpusetCpus = cfg.Env["NOMAD_CPU_CORES"] // the cores that the task has for itself
 	if err := d.setResources(&host, o, cfg.Resources); err != nil {
@@ -85,6 +89,25 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 		host.Ulimits = lowLimits()
 	}
 	return client.ContainerCreateOptions{Name: name, Config: &config, HostConfig: &host, NetworkingConfig: networking}, nil
+}
+
+// requestDevices lets the daemon add devices by their names in the Container Device Interface, if it lists them all: it
+// adds what their vendor says they need, such as libraries. Other daemons add the device nodes alone.
+func (d *Driver) requestDevices(ctx context.Context, host *container.HostConfig, names []string) error {
+	if len(names) == 0 || d.quirks.podman { // which lists none
+		return nil
+	}
+	info, err := d.client.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return d.daemonError("list the devices of the daemon", err)
+	}
+	for _, name := range names {
+		if !slices.Contains(info.Info.DiscoveredDevices, system.DeviceInfo{Source: "cdi", ID: name}) {
+			return nil
+		}
+	}
+	host.DeviceRequests = append(host.DeviceRequests, container.DeviceRequest{Driver: "cdi", DeviceIDs: names})
+	return nil
 }
 
 // labelsOf returns a container's labels: those of the job, and those by which it is found again.

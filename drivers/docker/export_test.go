@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"context"
 	"slices"
 
 	"github.com/moby/moby/api/types/container"
@@ -38,6 +39,13 @@ func PodmanLimits(config map[string]any, r fleet.Resources) (container.HostConfi
 	d := &Driver{cfg: Config{Name: Podman}}
 	err = d.setResources(&host, &o, r)
 	return host, err
+}
+
+// RequestDevices returns what a daemon is asked for by the names of devices.
+func (d *Driver) RequestDevices(ctx context.Context, names ...string) ([]container.DeviceRequest, error) {
+	var host container.HostConfig
+	err := d.requestDevices(ctx, &host, names)
+	return host.DeviceRequests, err
 }
 
 // PublishedPorts returns the ports of the machine that a task's container publishes, by port and protocol inside.

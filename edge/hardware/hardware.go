@@ -211,7 +211,7 @@ func describeDevice(a fleet.AssignedDevice, ids []string) string {
 	return fmt.Sprintf("device %s/%s/%s (%s)", a.Vendor, a.Type, a.Name, strings.Join(ids, ", "))
 }
 
-// addNodes adds the nodes and mounts of a reservation to a task's configuration.
+// addNodes adds the nodes, mounts and names of a reservation to a task's configuration.
 func addNodes(cfg *drivers.TaskConfig, r devices.Reservation) {
 	for _, n := range r.Nodes {
 		node := drivers.DeviceNode{HostPath: n.HostPath, TaskPath: n.TaskPath, Permissions: n.Permissions}
@@ -219,6 +219,7 @@ func addNodes(cfg *drivers.TaskConfig, r devices.Reservation) {
 			cfg.Devices = append(cfg.Devices, node)
 		}
 	}
+	cfg.CDI = append(cfg.CDI, r.CDI...)
 	for _, m := range r.Mounts {
 		cfg.Mounts = append(cfg.Mounts, drivers.Mount{Source: m.HostPath, Target: m.TaskPath, ReadOnly: m.ReadOnly})
 	}

@@ -53,7 +53,13 @@ func (f *fakeFinder) Find(context.Context) ([]fleet.Device, error) {
 }
 
 func (f *fakeFinder) Reserve(_ context.Context, ids []string) (devices.Reservation, error) {
-	return devices.ReserveFound(f.kind, f.found(), ids, nil)
+	r, err := devices.ReserveFound(f.kind, f.found(), ids, nil)
+	for _, id := range ids {
+		if f.kind == "gpu" {
+			r.CDI = append(r.CDI, "acme.com/gpu="+id)
+		}
+	}
+	return r, err
 }
 
 // newPreparation is an attempt of a task with two GPUs of one model, one of another, and a camera.
@@ -94,6 +100,9 @@ func TestPrepare(t *testing.T) {
 	want := []string{"/dev/g1 /dev/g1 rwm", "/dev/g2 /dev/g2 rwm", "/dev/g3 /dev/g3 rwm", "/dev/c1 /dev/c1 rwm"}
 	if !slices.Equal(nodes, want) {
 		t.Errorf("nodes %q, want %q", nodes, want)
+	}
+	if want := []string{"acme.com/gpu=g1", "acme.com/gpu=g2", "acme.com/gpu=g3"}; !slices.Equal(p.Config.CDI, want) {
+		t.Errorf("names %q, want %q", p.Config.CDI, want)
 	}
 	wantEnv := map[string]string{"GPU_VISIBLE_DEVICES": "g1,g2,g3", "VIDEO_VISIBLE_DEVICES": "c1", "A": "b"}
 	if !reflect.DeepEqual(p.Config.Env, wantEnv) {
