@@ -35,6 +35,9 @@ func Busybox(mark string) ([]byte, error) {
 		_, short := w.Write(content)
 		err = errors.Join(err, failed, short)
 	}
+	for _, dir := range []string{"./", "bin/", "etc/"} { // Podman makes some that their owner cannot remove
+		add(tar.Header{Name: dir, Mode: 0o755, Typeflag: tar.TypeDir}, nil)
+	}
 	add(tar.Header{Name: "bin/busybox", Mode: 0o755}, program)
 	for _, name := range applets {
 		add(tar.Header{Name: "bin/" + name, Typeflag: tar.TypeSymlink, Linkname: "busybox"}, nil)

@@ -1,6 +1,6 @@
 // Package dockertest starts real Docker and Podman daemons that belong to the caller alone: each has folders, a
 // socket and containers of its own, and an image that is made of busybox. The tests of package docker use it, and the
-// runs of package chaos/real. It needs root and the programs that Missing names.
+// runs of package chaos/real. Missing says what a machine lacks for them.
 //
 // A Daemon starts one goroutine for each process, which waits for the process's end. All its files lie in
 // Config.Dir, which Remove removes.
@@ -57,12 +57,12 @@ type Daemon struct {
 
 // Missing returns an error that says why a daemon of that name cannot run on this machine; nil: it can.
 func Missing(name string) error {
-	if os.Getuid() != 0 {
-		return errors.New("it needs root")
-	}
-	programs := []string{"dockerd", "containerd", "busybox"}
-	if name == docker.Podman {
-		programs = []string{"podman", "conmon", "busybox"}
+	programs := []string{"podman", "conmon", "busybox"}
+	if name == docker.Docker {
+		programs = []string{"dockerd", "containerd", "busybox"}
+		if os.Getuid() != 0 {
+			return errors.New("it needs root")
+		}
 	}
 	for _, p := range programs {
 		if _, err := exec.LookPath(p); err != nil {

@@ -86,13 +86,29 @@ func (d *Daemon) killWithContainers() error {
 	d.main.endBySignal(syscall.SIGKILL)
 	d.containerd.endBySignal(syscall.SIGKILL)
 	d.main, d.containerd = nil, nil
-	if err := d.killContainers(); err != nil {
+	if err := errors.Join(d.killContainers(), d.killPause()); err != nil {
 		return err
 	}
 	if err := UnmountBelow(d.Dir); err != nil {
 		return err
 	}
 	return d.removeFiles("run", "tmp", "exec", "cstate", "pid", "c.sock", "c.sock.ttrpc", "d.sock")
+}
+
+// killPause kills the process that keeps the namespaces of a Podman without root, if there is one.
+func (d *Daemon) killPause() error {
+	text, err := os.ReadFile(filepath.Join(d.Dir, "tmp", "pause.pid"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	pid, wrong := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err = errors.Join(err, wrong); err == nil {
+		err = syscall.Kill(pid, syscall.SIGKILL)
+	}
+	if err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill what keeps the namespaces of %s: %w", d.Name, err)
+	}
+	return nil
 }
 
 // LoseContainers kills the daemon and all its containers, and removes what it knew of them. The images are lost too.
