@@ -154,7 +154,7 @@ type writer struct {
 	j         *Journal
 	compacted time.Duration // age at the last compaction
 	commits   int           // since the last checkpoint
-	idle      bool          // no caller has written since the time was written
+	idle      bool          // the last transaction wrote only the time
 	committed bool          // the last attempt is durable, whatever failed after it
 	closed    bool          // a failed rebuild has closed the database: the next check tries again
 }
@@ -169,7 +169,6 @@ func (w *writer) executeOps(ops []*op) {
 		}
 	}
 	if len(writes) > 0 {
-		w.idle = false
 		w.commitWithRetry(writes)
 	}
 	for _, o := range ops {
@@ -236,10 +235,10 @@ func (w *writer) runWrites(b *batch, writes []*op) (taken []*op, err error) {
 			return append(taken, writes[i+1:]...), err
 		}
 	}
-	b.hasWrites = b.hasWrites || b.checkpointNeeded
-	if !b.hasWrites {
+	if !b.hasWrites && !b.checkpointNeeded {
 		return taken, nil
 	}
+	w.idle, b.hasWrites = !b.hasWrites, true
 	return taken, b.writePending()
 }
 
@@ -344,7 +343,6 @@ func (w *writer) runPeriodicUpkeep() {
 	w.rebuildIfFilesChanged()
 	if due {
 		w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
-		w.idle = true
 	}
 	if age-w.compacted >= compactEvery {
 		w.compactInUpkeep()
