@@ -101,6 +101,14 @@ func TestExcused(t *testing.T) {
 				Behind: []check.Part{{Alloc: p.id, Node: p.e.node, Site: "mall"}, {Alloc: "b", Node: p.other.node, Site: "mall"}},
 			})
 		}},
+		{"an old evaluation in an entry that a hub replays while no hub shows its state", nil, func(p *violationHarness) {
+			p.applyEntry("job_register", &check.Effects{Evals: []fleet.Evaluation{{ID: "eval", JobID: "job", Status: fleet.EvalPending}}})
+			hubs := p.hubs
+			p.hubs = nil
+			p.advanceTime(70 * time.Second)
+			p.hubs, p.evals = hubs, nil
+			p.advanceTime(time.Second)
+		}},
 		{"a version that was the newest when its plan was made", nil, func(p *violationHarness) {
 			p.registerVersion(1)
 			p.advanceTime(time.Minute)

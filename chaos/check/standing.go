@@ -33,6 +33,7 @@ type evalFact struct {
 	due   time.Duration // from when on it has to be processed
 	index fleet.Index   // of the newest view or entry that shows it pending
 	seen  time.Duration // when it was shown pending last
+	shown time.Duration // when a hub's view showed it pending last
 	told  bool          // a violation was reported
 	job   fleet.JobID
 	why   string // its TriggeredBy
@@ -80,6 +81,7 @@ func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 		if e := &h.Evals[i]; e.Status == fleet.EvalPending {
 			open[e.ID] = true
 			t.recordPendingEval(s, e, h.Index)
+			t.evals[e.ID].shown = s.now
 		}
 	}
 	t.forgetEndedEvals(s, h, open)
@@ -147,7 +149,8 @@ func (t *standing) judgeOverdueWork(s *runContext) {
 	}
 	for id, f := range t.evals {
 		s.countJudgement(EvaluationsEnd)
-		if !f.told && s.overdueEverywhere(f.due, s.limits.Evaluate) {
+		// An entry may be an old one that a hub replays. While no hub shows its state, nobody knows what came of it.
+		if !f.told && f.shown-f.due >= s.limits.Evaluate && s.overdueEverywhere(f.due, s.limits.Evaluate) {
 			f.told = true
 			s.reportViolation(EvaluationsEnd, string(f.job), "evaluation %s (%s) is pending since it was due at %s", fleet.Short(id), f.why, f.due)
 		}
