@@ -1,6 +1,7 @@
 package template_test
 
-// sprigExamples have each function of sprig; the results are sprig's own.
+// sprigExamples have each function of sprig. The results are sprig's own, but for the order of keys and values, for merge,
+// which changes its first map there, and for substr, which fails there behind the end of a text.
 var sprigExamples = map[string]string{
 	`{{ sprig_upper "a" }}{{ sprig_lower "B" }}{{ sprig_title "a b.c" }}{{ sprig_trim " c " }}`:                                                              "AbA B.Cc",
 	`{{ "$a$" | sprig_trimAll "$" }}{{ "xa" | sprig_trimPrefix "x" }}{{ "ax" | sprig_trimSuffix "x" }}{{ sprig_nospace " a b" }}`:                            "aaaab",
