@@ -1,5 +1,5 @@
-// Package artifacts fetches the artifact blocks of a job file: over http and https, from files of the edge, from git
-// and from s3, with the spellings that people know from go-getter.
+// Package artifacts fetches the artifact blocks of a job file: over http and https, from files of the edge, from git,
+// from s3 and from registries of images, with the spellings that people know from go-getter.
 //
 // A content goes into edge/store first, under its source, options and checksum, and is unpacked or copied from there
 // into the task's folder. What the store has is not fetched again, so a start needs no network. A download that was

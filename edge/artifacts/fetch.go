@@ -63,6 +63,8 @@ type Request struct {
 	Headers  map[string]string
 	Mode     string // fleet.ArtifactAny …
 	Insecure bool   // certificates of servers are not checked
+	// Owner pins the contents that only a manifest names; "": nobody.
+	Owner fleet.AllocID
 	// Root is a folder that nothing leaves, Dest the place below it.
 	Root string
 	Dest string
@@ -94,16 +96,23 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
 // FetchToStore brings the content of an artifact into the store, unless it is there. A file of the edge stays where
 // it is.
 func (f *Fetcher) FetchToStore(ctx context.Context, r Request) error {
-	if r.Source.from == fromFile && f.hasLocal(&r.Source) || f.cfg.Store.Has(r.Source.Key(r.Headers)) {
+	image := r.Source.from == fromOCI
+	if r.Source.from == fromFile && f.hasLocal(&r.Source) || !image && f.cfg.Store.Has(r.Source.Key(r.Headers)) {
 		return nil
 	}
 	ctx, cancel := boundFetch(ctx)
 	defer cancel()
-	file, _, _, err := f.openContent(ctx, &r)
+	file, e, _, err := f.openContent(ctx, &r)
+	if err == nil && image && e.Name == manifestName {
+		_, err = f.fetchLayers(ctx, &r, file)
+	}
+	if file != nil {
+		err = errors.Join(err, file.Close())
+	}
 	if err != nil {
 		return fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
 	}
-	return file.Close()
+	return nil
 }
 
 // boundFetch returns a context that ends after fetchTimeout.
@@ -162,6 +171,8 @@ func (f *Fetcher) downloadContent(ctx context.Context, r *Request, d *store.Down
 		return f.copyLocal(ctx, &r.Source, d)
 	case fromGit:
 		return treeName, f.cloneGit(ctx, r, d)
+	case fromOCI:
+		return manifestName, f.fetchManifest(ctx, r, d)
 	}
 	return r.Source.fileName(), f.getHTTP(ctx, r, d)
 }
@@ -181,7 +192,9 @@ func (f *Fetcher) placeContent(ctx context.Context, r *Request, content *os.File
 	switch {
 	case e.Name == treeName:
 		format = "tar"
-	case r.Source.from == fromGit: // loaded by hand
+	case r.Source.from == fromOCI && e.Name == manifestName:
+		return f.placeLayers(ctx, r, root, content, limits)
+	case r.Source.from == fromGit, r.Source.from == fromOCI: // loaded by hand
 		if format, err = archiveFormat("", e.Name); err != nil {
 			return err
 		}
@@ -234,7 +247,17 @@ func makeParent(root *os.Root, name string) error {
 
 // placeTree unpacks an archive into the destination, or its only file to it.
 func (f *Fetcher) placeTree(ctx context.Context, r *Request, root *os.Root, content *os.File, format string, limits Limits) (err error) {
-	t := &treeWriter{ctx: ctx, left: limits, limits: limits}
+	t, err := newTreeWriter(ctx, r, root, limits)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, t.root.Close()) }()
+	return t.unpackTree(content, format)
+}
+
+// newTreeWriter makes what writes files below the destination. Its root has to be closed.
+func newTreeWriter(ctx context.Context, r *Request, root *os.Root, limits Limits) (t *treeWriter, err error) {
+	t = &treeWriter{ctx: ctx, left: limits, limits: limits}
 	if r.Source.subdir != "" {
 		t.under = strings.Split(path.Clean(r.Source.subdir), "/")
 	}
@@ -243,13 +266,12 @@ func (f *Fetcher) placeTree(ctx context.Context, r *Request, root *os.Root, cont
 		t.single, folder = path.Base(folder), path.Dir(folder)
 	}
 	if err := root.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("make the destination %s: %w", folder, err)
+		return nil, fmt.Errorf("make the destination %s: %w", folder, err)
 	}
 	if t.root, err = root.OpenRoot(folder); err != nil {
-		return fmt.Errorf("open the destination %s: %w", folder, err)
+		return nil, fmt.Errorf("open the destination %s: %w", folder, err)
 	}
-	defer func() { err = errors.Join(err, t.root.Close()) }()
-	return t.unpackTree(content, format)
+	return t, nil
 }
 
 // limitsFor returns the bounds of what is written below a folder now, and whether they are those of the disk, which

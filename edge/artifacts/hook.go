@@ -163,7 +163,7 @@ func requestOf(p *runner.Preparation, a *fleet.TaskArtifact) (Request, error) {
 	if err != nil {
 		return Request{}, err
 	}
-	r.Root = filepath.Dir(p.Config.Dir)
+	r.Owner, r.Root = p.Alloc.ID, filepath.Dir(p.Config.Dir)
 	r.Dest, err = Destination(p, a.RelativeDest, "local")
 	return r, err
 }

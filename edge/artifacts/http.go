@@ -29,13 +29,7 @@ var errStalled = fleet.Errorf(fleet.CodeTimeout, "nothing has arrived for %v", s
 // getHTTP downloads a source over http. A connection that is cut after some bytes is made again, and goes on where
 // it ended if the server allows that and the content is still the same.
 func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) error {
-	transport := &http.Transport{
-		Proxy:       http.ProxyFromEnvironment,
-		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
-		ResponseHeaderTimeout: headerTimeout, MaxResponseHeaderBytes: 64 << 10,
-		DisableCompression: true, ForceAttemptHTTP2: true,
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: r.Insecure},
-	}
+	transport := newTransport(r.Insecure)
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport, CheckRedirect: checkRedirect}
 	for {
@@ -45,6 +39,17 @@ func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) er
 			return err
 		}
 		f.cfg.Log.Info("download of an artifact was cut: going on", "source", r.Source.String(), "bytes", d.Size(), "error", err)
+	}
+}
+
+// newTransport makes the connections of one request. insecure checks no certificates.
+func newTransport(insecure bool) *http.Transport {
+	return &http.Transport{
+		Proxy:       http.ProxyFromEnvironment,
+		DialContext: (&net.Dialer{Timeout: dialTimeout}).DialContext, TLSHandshakeTimeout: dialTimeout,
+		ResponseHeaderTimeout: headerTimeout, MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression: true, ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: insecure},
 	}
 }
 
@@ -96,12 +101,22 @@ func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, 
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
 	if size := d.Size() + max(resp.ContentLength, 0); size > f.cfg.Store.MaxBytes() {
-		return fleet.Errorf(fleet.CodeInvalid, "it has %d MiB, and the edge's store at most %d MiB", size>>20, f.cfg.Store.MaxBytes()>>20).
-			WithHint("start the edge with a larger --store-size")
+		return f.errTooLargeToStore(size)
 	}
+	return copyBody(ctx, cancel, d, resp.Body)
+}
+
+// errTooLargeToStore is the error of a content that the store could never hold.
+func (f *Fetcher) errTooLargeToStore(size int64) error {
+	return fleet.Errorf(fleet.CodeInvalid, "it has %d MiB, and the edge's store at most %d MiB", size>>20, f.cfg.Store.MaxBytes()>>20).
+		WithHint("start the edge with a larger --store-size")
+}
+
+// copyBody copies an answer into a download, and cancels ctx, which is that of the request, when nothing arrives.
+func copyBody(ctx context.Context, cancel context.CancelCauseFunc, d *store.Download, body io.Reader) error {
 	stall := time.AfterFunc(stallTimeout, func() { cancel(errStalled) })
 	defer stall.Stop()
-	err = copyAll(ctx, d, alarmReader{resp.Body, stall})
+	err := copyAll(ctx, d, alarmReader{body, stall})
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}

@@ -65,6 +65,7 @@ func (p *Prefetcher) Fetch(ctx context.Context, owner string, job *fleet.Job) (s
 		return "", err
 	}
 	for _, r := range requests {
+		r.Owner = pinOf(owner)
 		errs = append(errs, p.fetcher.FetchToStore(ctx, r))
 	}
 	for _, m := range images {

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 
+	"oras.land/oras-go/v2/registry"
+
 	"skerry/edge/store"
 	"skerry/fleet"
 )
@@ -18,6 +20,7 @@ const (
 	fromFile = "file"
 	fromGit  = "git"
 	fromS3   = "s3"
+	fromOCI  = "oci"
 )
 
 // Source is a source of the job file, with its options, as go-getter writes them: FORCED::URL//SUBDIR?OPTION=VALUE.
@@ -34,6 +37,9 @@ type Source struct {
 	sshKey []byte // of git
 
 	region, accessKey, secretKey, sessionToken string // of s3
+
+	image     registry.Reference // of oci
+	plainHTTP bool               // of oci
 }
 
 var (
@@ -58,7 +64,7 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no address", redactSource(source)).
-			WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE or an absolute path")
+			WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 	}
 	if s.from, err = getterOf(forced, u, source); err != nil {
 		return s, err
@@ -167,12 +173,16 @@ func getterOf(forced string, u *url.URL, source string) (string, error) {
 		if u.Scheme == "http" || u.Scheme == "https" {
 			return fromS3, nil
 		}
-	case "hg", "gcs", "oci", "smb", "ftp", "sftp":
+	case fromOCI:
+		if u.Scheme == fromOCI {
+			return fromOCI, nil
+		}
+	case "hg", "gcs", "smb", "ftp", "sftp":
 		return "", fleet.Errorf(fleet.CodeUnsupported, "artifact source %q: %s is not fetched", redactSource(source), name).
-			WithHint("offer it over https, git or s3, or load it with 'store load'")
+			WithHint("offer it over https, git, s3 or oci, or load it with 'store load'")
 	}
 	return "", fleet.Errorf(fleet.CodeInvalid, "artifact source %q: it is not known how to fetch that", redactSource(source)).
-		WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE or an absolute path")
+		WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 }
 
 // takeOptions takes what is ours, and what belongs to the getter, out of the query.
@@ -187,7 +197,8 @@ func (s *Source) takeOptions(query url.Values, u *url.URL) (err error) {
 			return err
 		}
 	}
-	if s.archive, err = archiveFormat(take("archive"), u.Path); err != nil {
+	archive := take("archive")
+	if s.archive, err = archiveFormat(archive, u.Path); err != nil {
 		return err
 	}
 	s.filename = take("filename")
@@ -199,6 +210,14 @@ func (s *Source) takeOptions(query url.Values, u *url.URL) (err error) {
 		return s.takeGitOptions(take)
 	case fromS3:
 		return s.takeS3Options(take, u)
+	case fromOCI:
+		s.archive = ""
+		if err := s.takeOCIOptions(take, u, archive); err != nil {
+			return err
+		}
+		for name := range query {
+			return fleet.Errorf(fleet.CodeInvalid, "an artifact from oci has no option %q", name)
+		}
 	}
 	return nil
 }

@@ -24,6 +24,8 @@ func TestSourceSpellings(t *testing.T) {
 		"s3::https://s3-eu-west-1.amazonaws.com/bucket/a.tgz?aws_access_key_id=a&aws_access_key_secret=b": {"s3", "https://s3-eu-west-1.amazonaws.com/bucket/a.tgz", "", "tar.gz"},
 		"bucket.s3.eu-west-1.amazonaws.com/a.zip":                                                         {"s3", "https://bucket.s3.eu-west-1.amazonaws.com/a.zip", "", "zip"},
 		"/opt/images/app.txz":                                                                             {"file", "file:///opt/images/app.txz", "", "tar.xz"},
+		"oci://example.com:5000/shop/web:1.2.tar//sub?plain_http=true":                                    {"oci", "oci://example.com:5000/shop/web:1.2.tar", "sub", ""},
+		"oci://example.com/web@sha256:" + zeros(64):                                                       {"oci", "oci://example.com/web@sha256:" + zeros(64), "", ""},
 		"file:///opt/data":                                                                                {"file", "file:///opt/data", "", ""},
 	} {
 		s, err := artifacts.ParseSource(source, nil)
@@ -44,7 +46,11 @@ func TestSourcesThatAreRefused(t *testing.T) {
 	for source, code := range map[string]fleet.Code{
 		"": fleet.CodeInvalid, "relative/path": fleet.CodeInvalid, "./x": fleet.CodeInvalid, "https://": fleet.CodeInvalid,
 		"hg::https://example.com/r": fleet.CodeUnsupported, "gcs::https://example.com/r": fleet.CodeUnsupported,
-		"oci://example.com/r": fleet.CodeUnsupported, "git::ext::sh -c id": fleet.CodeInvalid,
+		"oci::https://example.com/r": fleet.CodeInvalid, "oci://example.com": fleet.CodeInvalid, "oci://example.com/R": fleet.CodeInvalid,
+		"oci://example.com/r:1?checksum=md5:" + zeros(32): fleet.CodeInvalid, "oci://example.com/r:1?filename=x": fleet.CodeInvalid,
+		"oci://example.com/r:1?archive=tar": fleet.CodeInvalid, "oci://example.com/r:1?other=x": fleet.CodeInvalid, "oci://example.com/r:1?plain_http=yes": fleet.CodeInvalid, "oci://example.com/r@sha256:1": fleet.CodeInvalid,
+		"oci://u:password@example.com/R":       fleet.CodeInvalid,
+		"git::ext::sh -c id":                   fleet.CodeInvalid,
 		"https://example.com/x?checksum=crc:1": fleet.CodeInvalid, "https://example.com/x?archive=rar": fleet.CodeInvalid,
 		"git::https://example.com/r?ref=--upload-pack=x": fleet.CodeInvalid, "git::https://example.com/r?sshkey=%25": fleet.CodeInvalid,
 		"s3::https://s3.amazonaws.com/b/k?aws_access_key_id=x": fleet.CodeInvalid, "https://example.com/x?filename=../y": fleet.CodeInvalid,

@@ -41,6 +41,7 @@ type treeWriter struct {
 	limits Limits
 	wrote  int
 	links  []string
+	mask   *layerMask // of the layers of an image; nil: an archive is unpacked
 }
 
 // unpackTree unpacks an archive of files.
@@ -51,9 +52,15 @@ func (t *treeWriter) unpackTree(f *os.File, format string) error {
 	} else {
 		err = t.unpackTar(f, format)
 	}
-	if err == nil {
-		err = t.checkLinks()
+	if err != nil {
+		return err
 	}
+	return t.finishTree()
+}
+
+// finishTree checks what was written as a whole.
+func (t *treeWriter) finishTree() error {
+	err := t.checkLinks()
 	if err == nil && t.wrote == 0 && (len(t.under) > 0 || t.single != "") {
 		err = fleet.Errorf(fleet.CodeInvalid, "the archive has no %q", strings.Join(t.under, "/"))
 	}
@@ -150,6 +157,11 @@ func (t *treeWriter) writeEntry(e entry) error {
 	}
 	if t.left.Files--; t.left.Files < 0 {
 		return fleet.Errorf(fleet.CodeInvalid, "the archive holds more than %d files", t.limits.Files)
+	}
+	if t.mask != nil {
+		if hidden, err := t.mask.hidesEntry(name, e.kind); hidden || err != nil {
+			return err
+		}
 	}
 	name, ok := t.nameBelow(name)
 	if !ok || name == "." {

@@ -138,7 +138,7 @@ func validateArtifact(a *fleet.TaskArtifact, ps *fleet.Problems, at string) {
 		ps.Add(at+".GetterSource", "an artifact needs a source")
 	}
 	if getter, _, forced := strings.Cut(a.GetterSource, "::"); forced && slices.Contains([]string{"hg", "gcs", "oci"}, getter) {
-		ps.AddHint(at+".GetterSource", "offer it over https, git or s3", "%s is not supported yet", getter)
+		ps.AddHint(at+".GetterSource", "write oci://HOST/REPOSITORY:TAG, or offer it over https, git or s3", "%s:: is not supported", getter)
 	}
 	for _, name := range []string{"aws_profile"} {
 		if a.GetterOptions[name] != "" {
