@@ -5,8 +5,12 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+
+	"skerry/api"
+	"skerry/fleet"
 )
 
 // TestPrefetchForReal has an edge fetch what a job without allocations needs. The source goes away, and an allocation
@@ -60,4 +64,36 @@ func TestPrefetchForReal(t *testing.T) {
 		}
 		return fmt.Sprintf("%+v", list)
 	})
+}
+
+func TestPrefetchCommands(t *testing.T) {
+	node := fleet.NodeID(newID)
+	done := fleet.Prefetch{NodeID: oldID, JobVersion: 3, State: fleet.PrefetchDone, StateDescription: "artifacts: 1, images: 0"}
+	failed := fleet.Prefetch{NodeID: node, JobVersion: 3, State: fleet.PrefetchFailed, StateDescription: "no route"}
+	ending := fleet.Prefetch{NodeID: node, JobVersion: 2, State: fleet.PrefetchDone, Ending: true}
+	answers := map[string]any{
+		"/v1/jobs": []api.JobStub{{ID: "shop"}}, "/v1/nodes": []api.NodeStub{{ID: node, Name: "crane"}},
+		"/v1/job/shop/prefetch": []api.PrefetchStub{
+			{Prefetch: failed, NodeName: "crane", NodeStatus: fleet.NodeReady}, {Prefetch: done, NodeName: "barge", NodeStatus: fleet.NodeDisconnected}, {Prefetch: ending, NodeName: "tug"},
+		},
+	}
+	table := mustShow(t, answers, nil, "job", "prefetch", "--status", "shop")
+	var rows []string
+	for line := range strings.Lines(table) {
+		rows = append(rows, strings.Join(strings.Fields(line), " "))
+	}
+	for i, want := range []string{
+		"NODE NAME NODE STATUS VERSION STATE SINCE", "aaaaaaaa barge disconnected 3 done: artifacts: 1, images: 0", "bbbbbbbb crane ready 3 failed: no route", "bbbbbbbb tug 2 ending",
+	} {
+		if len(rows) != 4 || !strings.HasPrefix(rows[i], want) {
+			t.Errorf("row %d is not %q:\n%s", i, want, table)
+		}
+	}
+	answers["/v1/job/shop/prefetch"] = api.PrefetchAnswer{JobVersion: 3, NodeIDs: []fleet.NodeID{node}, Warnings: "1 of 1 nodes are away"}
+	if said := mustShow(t, answers, nil, "job", "prefetch", "--node", "crane", "--version", "3", "shop"); !strings.Contains(said, `1 node to fetch what version 3 of job "shop" needs`) {
+		t.Errorf("it says %q", said)
+	}
+	if said := mustShow(t, answers, nil, "job", "prefetch", "--cancel", "shop"); !strings.Contains(said, `let go what they fetched for job "shop"`) {
+		t.Errorf("it says %q", said)
+	}
 }
