@@ -61,6 +61,8 @@ type Alloc struct {
 	// Held says that somebody on site stopped the allocation, which stays so until somebody there starts it; nil:
 	// it is not held.
 	Held *Hold `cbor:",omitempty" json:",omitempty"`
+	// NetworkStatus is how it is reached in a network of its own, as its edge reported it; nil: it has none.
+	NetworkStatus *NetworkStatus `cbor:",omitempty" json:",omitempty"`
 
 	DeploymentID       DeploymentID
 	DeploymentStatus   *AllocDeployment // nil: of no deployment, or nothing known of it yet

@@ -49,6 +49,12 @@ type CNIConfig struct {
 	Args map[string]string
 }
 
+// NetworkStatus is how an allocation with a network of its own is reached there.
+type NetworkStatus struct {
+	InterfaceName string
+	Address       string
+}
+
 // AttributeNetworkMode is the attribute "1" of a node that can run groups in the network mode behind it.
 const AttributeNetworkMode = "network.mode."
 
@@ -58,6 +64,12 @@ func (g *TaskGroup) NetworkMode() string {
 		return NetworkHost
 	}
 	return g.Networks[0].Mode
+}
+
+// HasOwnAddress reports whether allocations of the group have an address of their own: with the mode bridge or cni/NAME.
+func (g *TaskGroup) HasOwnAddress() bool {
+	mode := g.NetworkMode()
+	return mode != NetworkHost && mode != NetworkNone
 }
 
 // HasNetworkMode reports whether the node can run groups in a network mode.

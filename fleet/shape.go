@@ -53,14 +53,13 @@ type (
 		Networks                                  []networkShape
 		Devices                                   []AssignedDevice
 	}
-	networkStatusShape struct{ InterfaceName, Address string }
-	plainAlloc         Alloc
-	allocShape         struct {
+	plainAlloc Alloc
+	allocShape struct {
 		*plainAlloc
 		AllocatedResources         *allocResourcesShape
 		Resources, SharedResources *amountShape
 		TaskResources              map[string]*amountShape
-		NetworkStatus              *networkStatusShape
+		NetworkStatus              *NetworkStatus
 	}
 )
 
@@ -69,8 +68,8 @@ type (
 func (a Alloc) MarshalJSON() ([]byte, error) {
 	shape := allocShape{plainAlloc: (*plainAlloc)(&a), AllocatedResources: a.resourcesShape()}
 	shape.addLegacyResources()
-	if a.Allotment != nil && len(a.Allotment.Ports) > 0 {
-		shape.NetworkStatus = &networkStatusShape{Address: a.Allotment.Ports[0].HostIP}
+	if shape.NetworkStatus = a.NetworkStatus; shape.NetworkStatus == nil && a.Allotment != nil && len(a.Allotment.Ports) > 0 {
+		shape.NetworkStatus = &NetworkStatus{Address: a.Allotment.Ports[0].HostIP} // the edge's
 	}
 	return json.Marshal(shape)
 }
@@ -201,6 +200,9 @@ func (a *Alloc) UnmarshalJSON(data []byte) error {
 	shape := allocShape{plainAlloc: (*plainAlloc)(a)}
 	if err := json.Unmarshal(data, &shape); err != nil {
 		return err
+	}
+	if s := shape.NetworkStatus; s != nil && s.InterfaceName != "" {
+		a.NetworkStatus = s
 	}
 	if shape.AllocatedResources == nil {
 		return nil

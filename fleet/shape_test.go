@@ -72,6 +72,28 @@ func TestClientReadsAlloc(t *testing.T) {
 }
 
 // TestAllocResourcesWithoutJob keeps the sum where nobody knows the tasks.
+// TestClientReadsNetworkStatus: an allocation has the address of its own network, else that of its ports.
+func TestClientReadsNetworkStatus(t *testing.T) {
+	a := sampleAlloc()
+	a.Allotment = &fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000, HostIP: "192.0.2.5"}}}
+	for _, status := range []*fleet.NetworkStatus{nil, {InterfaceName: "eth0", Address: "172.26.64.2"}} {
+		want := api.AllocNetworkStatus{Address: "192.0.2.5"}
+		if a.NetworkStatus = status; status != nil {
+			want = api.AllocNetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+		}
+		var got api.Allocation
+		mustDecode(t, mustJSON(t, a), &got)
+		if !reflect.DeepEqual(got.NetworkStatus, &want) {
+			t.Errorf("%+v, want %+v", got.NetworkStatus, want)
+		}
+		var back fleet.Alloc
+		mustDecode(t, mustJSON(t, a), &back)
+		if !reflect.DeepEqual(back.NetworkStatus, status) {
+			t.Errorf("came back as %+v, want %+v", back.NetworkStatus, status)
+		}
+	}
+}
+
 func TestAllocResourcesWithoutJob(t *testing.T) {
 	a := fleet.Alloc{ID: "x", TaskGroup: "g", AllocatedResources: fleet.Resources{CPU: 7, MemoryMB: 8, DiskMB: 9}}
 	var got fleet.Alloc

@@ -46,6 +46,8 @@ type Transition struct {
 	Hold *Hold `json:",omitempty"`
 	// Released says that the allocation's hold has ended.
 	Released bool `json:",omitempty"`
+	// Network is the network status of the allocation after it; nil leaves it alone.
+	Network *NetworkStatus `json:",omitempty"`
 	// Volume is what a TransitionVolume says.
 	Volume *VolumeReport `json:",omitempty"`
 	// Prefetch is what a TransitionPrefetch says.

@@ -48,6 +48,7 @@ type row struct {
 
 	Volume   *rowVolume   `cbor:"18,keyasint,omitempty"`
 	Prefetch *rowPrefetch `cbor:"19,keyasint,omitempty"`
+	Network  *rowNetwork  `cbor:"20,keyasint,omitempty"`
 }
 
 // rowPrefetch is the frozen form of a fleet.PrefetchReport.
@@ -55,6 +56,12 @@ type rowPrefetch struct {
 	ID           uid    `cbor:"1,keyasint"`
 	RequestIndex uint64 `cbor:"2,keyasint"`
 	State        string `cbor:"3,keyasint,omitempty"`
+}
+
+// rowNetwork is the frozen form of a fleet.NetworkStatus.
+type rowNetwork struct {
+	Interface string `cbor:"1,keyasint,omitempty"`
+	Address   string `cbor:"2,keyasint,omitempty"`
 }
 
 // rowVolume is the frozen form of a fleet.VolumeReport.
@@ -127,6 +134,9 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 			ID: uid(sanitizeText(string(p.ID), maxRowName)), RequestIndex: uint64(p.RequestIndex), State: sanitizeText(p.State, maxRowName),
 		}
 	}
+	if n := t.Network; n != nil {
+		r.Network = &rowNetwork{Interface: sanitizeText(n.InterfaceName, maxRowName), Address: sanitizeText(n.Address, maxRowName)}
+	}
 	if t.Deployment != "" {
 		id := uid(sanitizeText(string(t.Deployment), maxRowName))
 		r.Deployment = &id
@@ -189,6 +199,9 @@ func (r *row) toTransition() fleet.Transition {
 	}
 	if p := r.Prefetch; p != nil {
 		t.Prefetch = &fleet.PrefetchReport{ID: fleet.PrefetchID(p.ID), RequestIndex: fleet.Index(p.RequestIndex), State: p.State}
+	}
+	if n := r.Network; n != nil {
+		t.Network = &fleet.NetworkStatus{InterfaceName: n.Interface, Address: n.Address}
 	}
 	if r.Deployment != nil {
 		t.Deployment = fleet.DeploymentID(*r.Deployment)

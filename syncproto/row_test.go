@@ -33,6 +33,7 @@ func rowSamples() map[string]fleet.Transition {
 		"disconnect":    {Seq: 1, BootID: "not-a-uuid", Mono: time.Second, Wall: wallA, Kind: fleet.TransitionDisconnect, Message: "last answer 12s ago"},
 		"gap":           {Seq: 2, BootID: bootA, Wall: -5, Kind: fleet.TransitionGap, Dropped: 12_345},
 		"healthy":       {Seq: 4, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionHealth, Alloc: allocA, Healthy: new(bool), Deployment: fleet.DeploymentID(allocA), Message: "its task failed"},
+		"network":       {Seq: 5, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionAlloc, Alloc: allocA, Network: &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}, Message: "address 172.26.64.2 on eth0"},
 		"words to come": {Seq: 3, Kind: "of a newer release", Alloc: "short", ClientStatus: "paused", Task: "t"},
 	}
 }
@@ -99,6 +100,9 @@ func TestAnyRowComesBack(t *testing.T) {
 				ID: fleet.PrefetchID(id.Draw(t, "prefetch")), RequestIndex: fleet.Index(rapid.Uint64().Draw(t, "request")), State: short.Draw(t, "prefetch state"),
 			}
 		}
+		if rapid.Bool().Draw(t, "has a network") {
+			tr.Network = &fleet.NetworkStatus{InterfaceName: short.Draw(t, "interface"), Address: short.Draw(t, "address")}
+		}
 		if rapid.Bool().Draw(t, "has a state") {
 			tr.TaskState = &fleet.TaskState{
 				State: short.Draw(t, "state"), Failed: rapid.Bool().Draw(t, "failed"), Restarts: rapid.Uint64().Draw(t, "restarts"),
@@ -122,7 +126,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 19, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 20, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

@@ -63,7 +63,7 @@ func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.
 	}
 	first := status
 	// Without a hold the row says that there is none: a cluster that went back may still know one.
-	first.Hold, first.Released = s.Held, s.Held == nil
+	first.Hold, first.Released, first.Network = s.Held, s.Held == nil, s.Network
 	ts := []fleet.Transition{first}
 	if s.Healthy != nil {
 		ts = append(ts, fleet.Transition{

@@ -74,3 +74,21 @@ func TestHoldsAreRestated(t *testing.T) {
 		t.Errorf("held %v, released %v", held, released)
 	}
 }
+
+// The network status of an allocation outlives the agent, and a cluster that went back is told it again.
+func TestNetworkStatusIsKept(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.journalConfig(path))
+	network := &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: allocID(1), Network: network}, status(1, fleet.ClientRunning))
+	mustClose(t, j)
+	j = mustOpen(t, m.journalConfig(path))
+	s, ok := j.State(allocID(1))
+	if !ok || s.Network == nil || *s.Network != *network || s.ClientStatus != fleet.ClientRunning {
+		t.Fatalf("%+v", s)
+	}
+	rows := journal.Restatement(j.States(), journal.Moment{Boot: boot1}, "why")
+	if len(rows) != 1 || rows[0].Network == nil || *rows[0].Network != *network {
+		t.Errorf("restated as %+v", rows)
+	}
+}

@@ -26,6 +26,8 @@ type State struct {
 	HealthOf fleet.DeploymentID
 	// Held says that somebody on site stopped the allocation, and nobody has started it again; nil: it is not held.
 	Held *fleet.Hold
+	// Network is how the allocation is reached in a network of its own; nil: it has none.
+	Network *fleet.NetworkStatus
 }
 
 // Terminal reports whether the allocation has ended on this edge.
@@ -45,6 +47,9 @@ func (s State) applyTransition(t fleet.Transition) State {
 	}
 	if t.Kind == fleet.TransitionHealth && t.Healthy != nil {
 		s.Healthy, s.HealthOf = t.Healthy, t.Deployment
+	}
+	if t.Network != nil {
+		s.Network = t.Network
 	}
 	switch {
 	case t.Hold != nil:
@@ -111,6 +116,13 @@ type storedState struct {
 	Healthy           *bool                 `cbor:"6,keyasint,omitempty"`
 	HealthOf          fleet.DeploymentID    `cbor:"7,keyasint,omitempty"`
 	Held              *storedHold           `cbor:"8,keyasint,omitempty"`
+	Network           *storedNetwork        `cbor:"9,keyasint,omitempty"`
+}
+
+// storedNetwork is fleet.NetworkStatus as stored.
+type storedNetwork struct {
+	InterfaceName string `cbor:"1,keyasint,omitempty"`
+	Address       string `cbor:"2,keyasint,omitempty"`
 }
 
 // storedHold is fleet.Hold as stored.
@@ -172,7 +184,7 @@ func (d *database) putStates(states map[fleet.AllocID]State) error {
 func newStoredState(s State) storedState {
 	st := storedState{
 		ClientStatus: s.ClientStatus, ClientDescription: s.ClientDescription, BootID: s.BootID, Seq: s.Seq,
-		Healthy: s.Healthy, HealthOf: s.HealthOf, Held: (*storedHold)(s.Held),
+		Healthy: s.Healthy, HealthOf: s.HealthOf, Held: (*storedHold)(s.Held), Network: (*storedNetwork)(s.Network),
 	}
 	for name, t := range s.TaskStates {
 		task := storedTask{
@@ -197,7 +209,7 @@ func newStoredState(s State) storedState {
 func (st storedState) toAllocState() State {
 	s := State{
 		ClientStatus: st.ClientStatus, ClientDescription: st.ClientDescription, BootID: st.BootID, Seq: st.Seq,
-		Healthy: st.Healthy, HealthOf: st.HealthOf, Held: (*fleet.Hold)(st.Held),
+		Healthy: st.Healthy, HealthOf: st.HealthOf, Held: (*fleet.Hold)(st.Held), Network: (*fleet.NetworkStatus)(st.Network),
 	}
 	for name, t := range st.Tasks {
 		task := fleet.TaskState{

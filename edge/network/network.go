@@ -135,6 +135,11 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 	if n.DNS == nil && len(s.DNS.Servers) > 0 {
 		n.DNS = &s.DNS
 	}
+	if s.IP != "" && p.Network != nil {
+		if err := p.Network(fleet.NetworkStatus{InterfaceName: interfaceName, Address: s.IP}); err != nil {
+			return err
+		}
+	}
 	p.Config.Network = n
 	p.Config.Env = withAllocAddresses(p.Config.Env, n.Ports, s)
 	return nil

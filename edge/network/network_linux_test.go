@@ -232,7 +232,12 @@ func TestBridge(t *testing.T) {
 	m := newMachine(t)
 	h := m.newHook("boot-1")
 	one, two := newPreparation("a1", fleet.NetworkResource{Mode: "bridge", Hostname: "till"}, 20_001), newPreparation("a2", fleet.NetworkResource{Mode: "bridge"}, 20_002)
+	var reported fleet.NetworkStatus
+	one.Network = func(s fleet.NetworkStatus) error { reported = s; return nil }
 	first, second := m.mustPrepare(h, one), m.mustPrepare(h, two)
+	if reported != (fleet.NetworkStatus{InterfaceName: "eth0", Address: first.IP}) {
+		t.Errorf("reported %+v, want %s", reported, first.IP)
+	}
 	if first.IP == "" || first.IP == second.IP || first.Mode != "bridge" || second.Hostname != "a2" || len(second.Hosts) != 1 || second.Hosts[0] != second.IP+" a2" || len(first.Ports) != 1 {
 		t.Fatalf("networks %+v and %+v", first, second)
 	}

@@ -53,6 +53,8 @@ type Preparation struct {
 	RenderTemplates bool
 	// Event journals an event of the task. nil in Watch: use TaskControl.Event.
 	Event func(kind, message string) error
+	// Network journals how the allocation is reached in its own network, if that is new. nil in Watch.
+	Network func(s fleet.NetworkStatus) error
 
 	env taskenv.Env
 }
@@ -94,6 +96,7 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 	p.Event = func(kind, message string) error {
 		return t.reportSteps(ctx, step{event: t.newTaskEvent(kind, message)})
 	}
+	p.Network = func(s fleet.NetworkStatus) error { return t.runner.recordNetwork(ctx, s) }
 	for _, h := range t.runner.factory.Hooks {
 		if err := h.Prepare(preparing, p); err != nil {
 			return drivers.TaskConfig{}, fmt.Errorf("prepare the %s of task %s: %w", h.Name(), t.name, err)

@@ -3,6 +3,7 @@ package runner_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -84,6 +85,51 @@ func TestHooks(t *testing.T) {
 		}
 		if len(h.released) != 1 || h.watches != 0 {
 			t.Errorf("released %v, %d watchers run", h.released, h.watches)
+		}
+	})
+}
+
+// networkHook reports the address of the allocation at each attempt.
+type networkHook struct{ address string }
+
+func (h *networkHook) Name() string { return "network" }
+
+func (h *networkHook) Prepare(_ context.Context, p *runner.Preparation) error {
+	return p.Network(fleet.NetworkStatus{InterfaceName: "eth0", Address: h.address})
+}
+
+func (h *networkHook) Release(context.Context, fleet.Alloc) error { return nil }
+
+// TestNetworkIsRecordedOnce: the network status is journaled before the task starts, and again only when it is another one.
+func TestNetworkIsRecordedOnce(t *testing.T) {
+	a := allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1h"}))
+	inVirtualTime(t, a, func(m *machine) {
+		h := &networkHook{address: "172.26.64.2"}
+		f := m.newFactory()
+		f.Hooks = []runner.Hook{h}
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := m.startRunner(r)
+		time.Sleep(90 * time.Minute) // it ended once, and was started again
+		h.address = "172.26.64.9"
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		agent.Stop("because")
+		agent.mustEnd()
+		started, got := 0, []string{}
+		for _, row := range m.journal.rows {
+			if row.Event != nil && row.Event.Type == fleet.TaskStarted {
+				started++
+			}
+			if row.Network != nil {
+				got = append(got, fmt.Sprint(started, " ", row.Network.Address, " ", row.Message))
+			}
+		}
+		want := []string{"0 172.26.64.2 address 172.26.64.2 on eth0", "2 172.26.64.9 address 172.26.64.9 on eth0"}
+		if started != 3 || !slices.Equal(got, want) {
+			t.Errorf("%d starts, networks %q, want %q", started, got, want)
 		}
 	})
 }

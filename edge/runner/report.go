@@ -130,6 +130,21 @@ func (r *Runner) recordReceived(ctx context.Context) error {
 	return r.recordWithRetry(ctx, ts...)
 }
 
+// recordNetwork journals how the allocation is reached in its own network, unless this process did so already. Any task's
+// goroutine may call it: the row says nothing else, so that its place among the others does not matter.
+func (r *Runner) recordNetwork(ctx context.Context, s fleet.NetworkStatus) error {
+	r.mu.Lock()
+	known := r.network == s
+	r.network = s
+	r.mu.Unlock()
+	if known {
+		return nil
+	}
+	return r.recordWithRetry(ctx, fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: r.id, Network: &s, Message: fmt.Sprintf("address %s on %s", s.Address, s.InterfaceName),
+	})
+}
+
 // recordEnd records the end of the allocation, when all its tasks have ended.
 func (r *Runner) recordEnd(ctx context.Context) error {
 	status, description := r.nextStatus(r.status, "")

@@ -62,6 +62,7 @@ type Runner struct {
 	stopReason string              // of the first Stop
 	holdReason string              // of the first Hold
 	attempts   map[string]*attempt // by task
+	network    fleet.NetworkStatus // as this process journaled it
 }
 
 // Run starts or recovers the tasks and returns nil when the end of the allocation is recorded. If ctx ends

@@ -230,6 +230,9 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
 	}
+	if tr.Network != nil {
+		a.NetworkStatus = tr.Network
+	}
 	switch {
 	case tr.Hold != nil:
 		a.Held = tr.Hold
