@@ -70,7 +70,7 @@ func (e *Edge) offeredServices(ctx context.Context, provider string) (map[*fleet
 	found := map[*fleet.Alloc][]taskenv.Offer{}
 	for _, s := range all {
 		a := s.Desired.Alloc
-		a.NodeID, a.ClientStatus, a.TaskStates = e.node, s.State.ClientStatus, s.State.TaskStates
+		a.NodeID, a.ClientStatus, a.TaskStates, a.NetworkStatus = e.node, s.State.ClientStatus, s.State.TaskStates, s.State.Network
 		if s.Desired.Stop {
 			a.DesiredStatus = fleet.DesiredStop
 		}

@@ -51,7 +51,9 @@ func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]jou
 	for id := range checked {
 		// Read the state only here: a row that is recorded later wakes Run.
 		s := a.cfg.Journal.States()[id]
-		a.cfg.Checks.Follow(ctx, desired[id].Alloc, a.startsOf(s))
+		alloc := desired[id].Alloc
+		alloc.NetworkStatus = s.Network
+		a.cfg.Checks.Follow(ctx, alloc, a.startsOf(s))
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 type fakeChecks struct {
 	mu       sync.Mutex
 	followed map[fleet.AllocID]map[string]time.Duration
+	networks map[fleet.AllocID]*fleet.NetworkStatus
 	since    time.Duration
 	failing  string
 	devices  *fakeDevices // nil: none was missing
@@ -33,6 +34,16 @@ func (b *fakeChecks) Follow(_ context.Context, a fleet.Alloc, since map[string]t
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.followed[a.ID] = maps.Clone(since)
+	if b.networks == nil {
+		b.networks = map[fleet.AllocID]*fleet.NetworkStatus{}
+	}
+	b.networks[a.ID] = a.NetworkStatus
+}
+
+func (b *fakeChecks) networkOf(id fleet.AllocID) *fleet.NetworkStatus {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.networks[id]
 }
 
 func (b *fakeChecks) Forget(id fleet.AllocID) {
@@ -175,6 +186,17 @@ func TestWhatIsChecked(t *testing.T) {
 		expect("a[]")
 		c.recordTaskState(fleet.TaskState{State: fleet.TaskRunning})
 		expect("a[t]")
+		network := &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+		c.withLock(func() {
+			s := c.states["a"]
+			s.Network = network
+			c.states["a"] = s
+		})
+		c.life.TriggerReconcile()
+		c.passVirtualTime(time.Second)
+		if got := b.networkOf("a"); got != network {
+			t.Errorf("checked in the network %+v", got)
+		}
 		if err := c.life.Unhealthy(t.Context(), "a", "t", "it fails"); err != nil {
 			t.Fatal(err)
 		}

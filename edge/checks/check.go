@@ -100,7 +100,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 		c.restartTarget = cmp.Or(sc.TaskName, s.TaskName, task)
 		c.id = ResultID(a.ID, task, &said, i)
 		if needsAddress(sc.Type) {
-			c.resolveAddress(a, n, cmp.Or(env.Replace(sc.PortLabel), said.PortLabel), said.Address)
+			c.resolveAddress(a, n, &said, env.Replace(sc.PortLabel))
 		}
 		found = append(found, c)
 	}
@@ -110,18 +110,24 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 // DefaultName returns the name of a check of a service that has none.
 func DefaultName(service string) string { return fmt.Sprintf("service: %q check", service) }
 
-// resolveAddress sets c.address from the label of a port and the address of the service ("": this machine's),
-// or c.problem if the allocation has no such port.
-func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, label, address string) {
-	ip, port, ok := taskenv.Endpoint(a, n, label)
+// resolveAddress sets c.address from the label of a port ("": the service's) and the address of the service ("": that of
+// the address mode), or c.problem if the allocation has no such port. A check with a port of its own has the mode host,
+// unless it says another one.
+func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, label string) {
+	mode := c.AddressMode
+	if mode == "" && label == "" {
+		mode = s.AddressMode
+	}
+	label = cmp.Or(label, s.PortLabel)
+	ip, port, ok := taskenv.Endpoint(a, n, label, mode)
 	if !ok || port == 0 {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return
 	}
-	if address == "" {
+	if s.Address == "" && mode != fleet.AddressAlloc {
 		c.machineHost = ip
 	}
-	c.address = net.JoinHostPort(cmp.Or(address, ip, "127.0.0.1"), strconv.Itoa(port))
+	c.address = net.JoinHostPort(cmp.Or(s.Address, ip, "127.0.0.1"), strconv.Itoa(port))
 }
 
 // ResultID returns the id of the result of the i-th check of a service whose ${…} are replaced; task is "" for a

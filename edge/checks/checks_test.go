@@ -443,6 +443,37 @@ func TestCheckOfAnAddressElsewhere(t *testing.T) {
 }
 
 // Changes of the machine or the allocation that change no check do not restart the checks.
+// TestCheckOfAnAddressInside: a check with the mode alloc, or of such a service, goes to the allocation's own address.
+func TestCheckOfAnAddressInside(t *testing.T) {
+	for _, tc := range []struct {
+		service, check, port string
+		want                 string
+	}{
+		{fleet.AddressAlloc, "", "", "172.26.64.2:8080"}, {fleet.AddressAuto, fleet.AddressAlloc, "", "172.26.64.2:8080"},
+		{fleet.AddressAlloc, fleet.AddressHost, "", "10.0.0.5:20001"}, {fleet.AddressAlloc, "", "http", "10.0.0.5:20000"},
+		{fleet.AddressAlloc, fleet.AddressAlloc, "http", "172.26.64.2:20000"},
+	} {
+		var w *checksTest
+		inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+			s := service(fleet.ServiceCheck{Name: "alive", Type: "tcp", AddressMode: tc.check, PortLabel: tc.port})
+			s.AddressMode, s.PortLabel = tc.service, "admin"
+			w = newChecksTest(t, s)
+			w.alloc.Allotment.Ports[1].To = 8080
+			w.alloc.NetworkStatus = &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+			w.site.setServerStatus(tc.want, 200)
+			w.followRunning(ctx, 0)
+			if r := w.onlyResult(t); r.Status != checks.Success {
+				t.Errorf("%+v: %+v", tc, r)
+			}
+			w.site.removeServer(tc.want)
+			passVirtualTime(10 * time.Second)
+			if r := w.onlyResult(t); r.Status != checks.Failure {
+				t.Errorf("%+v, nobody listens: %+v", tc, r)
+			}
+		}, func() *checks.Checks { return w.Checks })
+	}
+}
+
 func TestChecksThatStayTheSame(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {

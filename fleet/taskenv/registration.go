@@ -70,7 +70,7 @@ func Offers(a *fleet.Alloc, n *fleet.Node, region, provider string) []Offer {
 // newOffer returns the registration of one service; false: it is invalid.
 func newOffer(a *fleet.Alloc, s *fleet.Service, where Place) (Offer, bool) {
 	said := Service(s, New(where))
-	address, port, ok := Endpoint(a, where.Node, said.PortLabel)
+	address, port, ok := Endpoint(a, where.Node, said.PortLabel, said.AddressMode)
 	if !ok || !fleet.ValidServiceName(said.Name) {
 		return Offer{}, false
 	}
@@ -95,8 +95,11 @@ func newOffer(a *fleet.Alloc, s *fleet.Service, where Place) (Offer, bool) {
 
 // Endpoint returns the address and port of an allocation: of an assigned port by its label, of a
 // number, or of no port for "". The address is the node's present one, unless the port is of
-// another network.
-func Endpoint(a *fleet.Alloc, n *fleet.Node, label string) (address string, port int, ok bool) {
+// another network, and in the mode fleet.AddressAlloc that of the allocation in its own network, with the ports there.
+func Endpoint(a *fleet.Alloc, n *fleet.Node, label, mode string) (address string, port int, ok bool) {
+	if mode == fleet.AddressAlloc {
+		return endpointInside(a, label)
+	}
 	now := n.HostAddresses(fleet.DefaultHostNetwork)[0].IP
 	if label == "" {
 		return now, 0, true
@@ -116,4 +119,24 @@ func Endpoint(a *fleet.Alloc, n *fleet.Node, label string) (address string, port
 		return now, number, true
 	}
 	return "", 0, false
+}
+
+// endpointInside returns the address and port of an allocation in its own network; false: it has none yet, or no such port.
+func endpointInside(a *fleet.Alloc, label string) (address string, port int, ok bool) {
+	if a.NetworkStatus == nil || a.NetworkStatus.Address == "" {
+		return "", 0, false
+	}
+	address = a.NetworkStatus.Address
+	if label == "" {
+		return address, 0, true
+	}
+	if a.Allotment != nil {
+		for _, p := range a.Allotment.Ports {
+			if p.Label == label {
+				return address, cmp.Or(max(p.To, 0), p.Value), true
+			}
+		}
+	}
+	number, err := strconv.Atoi(label)
+	return address, number, err == nil && number > 0 && number <= fleet.MaxPort
 }

@@ -173,6 +173,33 @@ func TestAddressModes(t *testing.T) {
 	}
 }
 
+// TestAddressesInside: a service with the mode alloc has the address of its allocation, and its ports inside, once the
+// edge has reported them.
+func TestAddressesInside(t *testing.T) {
+	for _, tc := range []struct {
+		label, want string
+	}{
+		{"http", "admin 172.26.64.2 20000 reachable"}, {"lan", "admin 172.26.64.2 80 reachable"}, {"8080", "admin 172.26.64.2 8080 reachable"},
+		{"", "admin 172.26.64.2 0 reachable"}, {"nope", ""}, {"70000", ""},
+	} {
+		a, n := allocWithServices()
+		a.Job.TaskGroups[0].Services = nil
+		s := &a.Job.TaskGroups[0].Tasks[0].Services[0]
+		s.AddressMode, s.PortLabel = fleet.AddressAlloc, tc.label
+		if got := taskenv.Registrations(&a, n, "global"); len(got) != 0 {
+			t.Errorf("before its address is known: %v", got)
+		}
+		a.NetworkStatus = &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+		text := ""
+		for _, r := range taskenv.Registrations(&a, n, "global") {
+			text += r.String()
+		}
+		if text != tc.want {
+			t.Errorf("port %q: %q, want %q", tc.label, text, tc.want)
+		}
+	}
+}
+
 func wantEqual[T any](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if !reflect.DeepEqual(got, want) {

@@ -27,7 +27,7 @@ var unsupported = []struct {
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
-	{"address_mode other than auto and host", "write address_mode = \"host\", or leave it out: tasks have the edge's own addresses", ofServices("AddressMode", "Checks.AddressMode")},
+	{"address_mode driver, alloc_ipv6, or alloc without a network of mode bridge or cni", "write address_mode = \"host\", or leave it out; alloc needs a network block of the group with mode bridge or cni/NAME", ofServices("AddressMode", "Checks.AddressMode")},
 	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
 	{"identity block of a service", "leave it out: no tokens are made for services", ofServices("Identity")},
 	{"cluster of a service", "leave it out: a node has one Consul agent", ofServices("Cluster")},
@@ -126,11 +126,15 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 		if g.Consul != nil && (*g.Consul == usual || *g.Consul == fleet.Consul{Cluster: fleet.DefaultCluster, Namespace: fleet.DefaultNamespace}) {
 			g.Consul = nil
 		}
-		g.Services = plainServices(g.Services)
+		modes := []string{fleet.AddressAuto, fleet.AddressHost}
+		if j.TaskGroups[i].HasOwnAddress() {
+			modes = append(modes, fleet.AddressAlloc)
+		}
+		g.Services = plainServices(g.Services, modes)
 		g.Tasks = slices.Clone(g.Tasks)
 		for k := range g.Tasks {
 			t := &g.Tasks[k]
-			t.Services = plainServices(t.Services)
+			t.Services = plainServices(t.Services, modes)
 			t.Resources.Networks = slices.Clone(t.Resources.Networks)
 			for n := range t.Resources.Networks {
 				t.Resources.Networks[n].Mode = strings.TrimPrefix(t.Resources.Networks[n].Mode, fleet.NetworkHost)
@@ -144,8 +148,8 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 }
 
 // plainServices returns services without those of their fields that are supported in some values, or with some
-// providers, and not in others, where they have a value that is.
-func plainServices(list []fleet.Service) []fleet.Service {
+// providers, and not in others, where they have a value that is. modes are the address modes that the group can have.
+func plainServices(list []fleet.Service, modes []string) []fleet.Service {
 	list = slices.Clone(list)
 	blank := func(field *string, supported ...string) {
 		if slices.Contains(supported, *field) {
@@ -158,10 +162,10 @@ func plainServices(list []fleet.Service) []fleet.Service {
 		if s.Provider == fleet.ProviderConsul {
 			s.TaggedAddresses, s.Weights, s.EnableTagOverride = nil, nil, false
 		}
-		blank(&s.AddressMode, fleet.AddressAuto, fleet.AddressHost)
+		blank(&s.AddressMode, modes...)
 		s.Checks = slices.Clone(s.Checks)
 		for k := range s.Checks {
-			blank(&s.Checks[k].AddressMode, fleet.AddressAuto, fleet.AddressHost)
+			blank(&s.Checks[k].AddressMode, modes...)
 		}
 	}
 	return list

@@ -57,6 +57,7 @@ func TestUnsupported(t *testing.T) {
 				"TLSServerName": "x", "TLSSkipVerify": true, "Interval": 1000000000, "Timeout": 1000000000, "OnUpdate": "ignore_warnings", "TaskName": "t",
 				"CheckRestart": {"Limit": 1, "Grace": 1, "IgnoreWarnings": true}, "Notes": "n"}]}],
 			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
+		`{"TaskGroups": [{"Networks": [{"Mode": "bridge"}], "Services": [{"Provider": "nomad", "AddressMode": "alloc", "Checks": [{"Type": "tcp", "AddressMode": "alloc"}]}]}]}`,
 		`{"TaskGroups": [{"Services": [{"Provider": "consul", "Cluster": "default", "TaggedAddresses": {"lan": "192.0.2.7:80"}, "Weights": {"Passing": 2}, "EnableTagOverride": true}],
 			"Tasks": [{"Services": [{"PortLabel": "80"}]}]}]}`,
 	} {

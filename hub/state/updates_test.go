@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/taskenv"
 	"skerry/hub/state"
 )
 
@@ -431,5 +432,32 @@ func TestHolds(t *testing.T) {
 	w.applyRowBatches(w.unappliedBatch(id))
 	if a, _ := w.store.View().Alloc(ids[0]); a.Held != nil {
 		t.Errorf("it was started, and is held: %+v", a.Held)
+	}
+}
+
+// The address that an edge reports is in the allocation, in the catalogue and in a snapshot.
+func TestNetworkStatus(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	j := job("shop", fleet.JobTypeService, 1)
+	j.TaskGroups[0].Services = []fleet.Service{{Name: "web", Provider: fleet.ProviderNomad, AddressMode: fleet.AddressAlloc, PortLabel: "8080"}}
+	w.registerJob(j)
+	ids := w.placeAllocs("shop", id, 1)
+	network := &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}
+	w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: ids[0], Network: network}, statusTransition(ids[0], fleet.ClientRunning))
+	w.applyRowBatches(w.unappliedBatch(id))
+	restored := state.New()
+	if err := restored.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil {
+		t.Fatal(err)
+	}
+	for name, store := range map[string]*state.Store{"applied": w.store, "restored": restored} {
+		a, _ := store.View().Alloc(ids[0])
+		n, _ := store.View().Node(id)
+		if a.NetworkStatus == nil || *a.NetworkStatus != *network {
+			t.Errorf("%s: %+v", name, a.NetworkStatus)
+		}
+		if got := taskenv.Registrations(a, n, "global"); len(got) != 1 || got[0].Address != network.Address || got[0].Port != 8080 {
+			t.Errorf("%s: registered %v", name, got)
+		}
 	}
 }
