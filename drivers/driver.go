@@ -199,6 +199,12 @@ type NetworkCreator interface {
 	DestroyNetwork(ctx context.Context, alloc fleet.AllocID) error
 }
 
+// Addresser is implemented by a Driver whose tasks can have an address in a network that the driver makes.
+type Addresser interface {
+	// TaskAddress returns the address of a running task in such a network; "": it has none.
+	TaskAddress(ctx context.Context, cfg TaskConfig) (string, error)
+}
+
 // Values of TaskHealth.Status.
 const (
 	HealthUnknown  = "" // the task has no check of its own

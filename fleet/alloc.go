@@ -184,7 +184,9 @@ type TaskState struct {
 	// RunningSince is the start of a running task by the cluster's clock (UnixNano): RunningFor
 	// before the report came. It decides longest_running. 0: the task does not run.
 	RunningSince int64 `json:",omitempty"`
-	Events       []TaskEvent
+	// Address is the task's own in a network that its driver made; a row of its own reports it. "": none.
+	Address string `cbor:",omitempty" json:",omitempty"`
+	Events  []TaskEvent
 }
 
 // TaskEventsKept is how many events a TaskState holds; the history has them all.

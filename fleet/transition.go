@@ -46,7 +46,8 @@ type Transition struct {
 	Hold *Hold `json:",omitempty"`
 	// Released says that the allocation's hold has ended.
 	Released bool `json:",omitempty"`
-	// Network is the network status of the allocation after it; nil leaves it alone.
+	// Network is the network status of the allocation after it, or with Task of that task in a network that its driver
+	// made; nil leaves it alone.
 	Network *NetworkStatus `json:",omitempty"`
 	// Volume is what a TransitionVolume says.
 	Volume *VolumeReport `json:",omitempty"`

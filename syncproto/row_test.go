@@ -124,9 +124,9 @@ func TestAnyRowComesBack(t *testing.T) {
 			t.Fatalf("%+v\ncame back as %+v, %v", tr, back, err)
 		}
 	})
-	// TaskState.RunningSince is the cluster's and does not travel.
+	// TaskState.RunningSince is the cluster's and does not travel, and Address travels as Network.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 20, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 9, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 20, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 10, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

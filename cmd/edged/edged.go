@@ -277,7 +277,9 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	render := templates.NewHook(templates.Config{Services: m.Services, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
-		Hooks: []runner.Hook{networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}},
+		Hooks: []runner.Hook{
+			networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
+		},
 	}
 	return factory.NewRunner, nil
 }

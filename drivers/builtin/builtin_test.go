@@ -32,7 +32,9 @@ func TestAbilities(t *testing.T) {
 			}
 			says = java.Capabilities()
 		}
-		if got := (validate.Abilities{Networks: says.Networks, Mounts: says.Mounts, Names: says.Names}); !known || !slices.Equal(got.Networks, can.Networks) || got.Mounts != can.Mounts || got.Names != can.Names {
+		_, addresses := d.(drivers.Addresser)
+		got := validate.Abilities{Networks: says.Networks, Mounts: says.Mounts, Names: says.Names, Address: addresses}
+		if !known || !slices.Equal(got.Networks, can.Networks) || got.Mounts != can.Mounts || got.Names != can.Names || got.Address != can.Address {
 			t.Errorf("driver %s: %+v, and hubs know %+v", name, got, can)
 		}
 	}

@@ -67,3 +67,6 @@ func PublishedPorts(cfg drivers.TaskConfig) (map[string]string, error) {
 	}
 	return ports, nil
 }
+
+// AddressIn is addressIn.
+var AddressIn = addressIn

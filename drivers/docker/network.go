@@ -7,18 +7,24 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 
 	"skerry/drivers"
 	"skerry/fleet"
 )
 
-var _ drivers.NetworkCreator = (*Driver)(nil)
+var (
+	_ drivers.NetworkCreator = (*Driver)(nil)
+	_ drivers.Addresser      = (*Driver)(nil)
+)
 
 const (
 	// labelRole marks the containers that hold the network namespace of an allocation.
@@ -51,6 +57,28 @@ func (d *Driver) groupNetwork(ctx context.Context, cfg drivers.TaskConfig) (cont
 		return container.NetworkMode("ns:" + cfg.Network.Namespace), nil
 	}
 	return "", drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "the network of allocation %s is not there", fleet.Short(cfg.AllocID)))
+}
+
+// TaskAddress returns the address of a task's container in the daemon's network.
+func (d *Driver) TaskAddress(ctx context.Context, cfg drivers.TaskConfig) (string, error) {
+	c, err := d.findContainer(ctx, cfg)
+	if err != nil {
+		return "", fmt.Errorf("read address of task %s: %w", cfg.ID, err)
+	}
+	if c == nil || c.NetworkSettings == nil {
+		return "", nil
+	}
+	return addressIn(c.NetworkSettings.Networks), nil
+}
+
+// addressIn returns the address of a container in its networks; of several, in the first one by name that has one.
+func addressIn(networks map[string]*network.EndpointSettings) string {
+	for _, name := range slices.Sorted(maps.Keys(networks)) {
+		if n := networks[name]; n != nil && n.IPAddress.IsValid() {
+			return n.IPAddress.String()
+		}
+	}
+	return ""
 }
 
 // CreateNetwork makes the network namespace of an allocation, held by a container that does nothing, because

@@ -5,12 +5,15 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moby/moby/api/types/network"
 
 	"skerry/drivers"
 	"skerry/drivers/docker"
@@ -235,4 +238,22 @@ func TestHealth(t *testing.T) {
 			t.Errorf("a task without a check: %+v, %v", h, err)
 		}
 	})
+}
+
+// TestTaskAddress: a container without a network has no address, and one with several has that of the first.
+func TestTaskAddress(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		cfg := newTaskConfig(t, "web", "sleep 1000")
+		driver := d.mustDriver(t, "boot")
+		mustStart(t, driver, cfg)
+		if got, err := driver.TaskAddress(t.Context(), cfg); got != "" || err != nil {
+			t.Errorf("address %q, %v", got, err)
+		}
+	})
+	networks := map[string]*network.EndpointSettings{
+		"a": nil, "b": {}, "c": {IPAddress: netip.MustParseAddr("172.18.0.2")}, "d": {IPAddress: netip.MustParseAddr("172.19.0.2")},
+	}
+	if got := docker.AddressIn(networks); got != "172.18.0.2" {
+		t.Errorf("address %q", got)
+	}
 }

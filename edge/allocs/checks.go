@@ -52,7 +52,7 @@ func (a *Allocs) followChecks(ctx context.Context, desired map[fleet.AllocID]jou
 		// Read the state only here: a row that is recorded later wakes Run.
 		s := a.cfg.Journal.States()[id]
 		alloc := desired[id].Alloc
-		alloc.NetworkStatus = s.Network
+		alloc.NetworkStatus, alloc.TaskStates = s.Network, s.TaskStates
 		a.cfg.Checks.Follow(ctx, alloc, a.startsOf(s))
 	}
 }

@@ -77,7 +77,8 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 	if len(s.Checks) == 0 {
 		return nil
 	}
-	env := taskenv.New(taskenv.Place{Alloc: a, Node: n, Task: task, Region: a.Job.Region})
+	where := taskenv.Place{Alloc: a, Node: n, Task: task, Region: a.Job.Region}
+	env := taskenv.New(where)
 	said := taskenv.Service(s, env)
 	found := make([]check, 0, len(s.Checks))
 	for i, sc := range s.Checks {
@@ -100,7 +101,7 @@ func checksOfService(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, task strin
 		c.restartTarget = cmp.Or(sc.TaskName, s.TaskName, task)
 		c.id = ResultID(a.ID, task, &said, i)
 		if needsAddress(sc.Type) {
-			c.resolveAddress(a, n, &said, env.Replace(sc.PortLabel))
+			c.resolveAddress(where, &said, env.Replace(sc.PortLabel))
 		}
 		found = append(found, c)
 	}
@@ -113,18 +114,18 @@ func DefaultName(service string) string { return fmt.Sprintf("service: %q check"
 // resolveAddress sets c.address from the label of a port ("": the service's) and the address of the service ("": that of
 // the address mode), or c.problem if the allocation has no such port. A check with a port of its own has the mode host,
 // unless it says another one.
-func (c *check) resolveAddress(a *fleet.Alloc, n *fleet.Node, s *fleet.Service, label string) {
+func (c *check) resolveAddress(where taskenv.Place, s *fleet.Service, label string) {
 	mode := c.AddressMode
 	if mode == "" && label == "" {
 		mode = s.AddressMode
 	}
 	label = cmp.Or(label, s.PortLabel)
-	ip, port, ok := taskenv.Endpoint(a, n, label, mode)
+	ip, port, ok := taskenv.Endpoint(where, label, mode)
 	if !ok || port == 0 {
 		c.problem = fmt.Sprintf("the allocation has no port %q", label)
 		return
 	}
-	if s.Address == "" && mode != fleet.AddressAlloc {
+	if s.Address == "" && mode != fleet.AddressAlloc && mode != fleet.AddressDriver {
 		c.machineHost = ip
 	}
 	c.address = net.JoinHostPort(cmp.Or(s.Address, ip, "127.0.0.1"), strconv.Itoa(port))

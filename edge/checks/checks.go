@@ -47,11 +47,12 @@ type followedAlloc struct {
 	stop    context.CancelFunc
 	version fleet.Index // of the allocation
 	node    string      // hash of this machine's node, whose address is checked
-	// since is the start of each running task, since boot.
-	since   map[string]time.Duration
-	checks  []check
-	results []fleet.CheckResult // one for each check
-	passing []time.Duration     // since when each check passes; negative: it does not
+	// since is the start of each running task, since boot, and addresses are those of networks other than the machine's.
+	since     map[string]time.Duration
+	addresses map[string]string
+	checks    []check
+	results   []fleet.CheckResult // one for each check
+	passing   []time.Duration     // since when each check passes; negative: it does not
 }
 
 // New makes Checks. It starts nothing.
@@ -80,19 +81,20 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.followed[a.ID]
-	if f != nil && f.version == a.AllocModifyIndex && f.node == n.DescriptionHash && maps.Equal(f.since, since) {
+	addresses := addressesOf(&a)
+	if f != nil && f.version == a.AllocModifyIndex && f.node == n.DescriptionHash && maps.Equal(f.since, since) && maps.Equal(f.addresses, addresses) {
 		return
 	}
 	todo := checksOf(&a, &n, since)
 	if f != nil && maps.Equal(f.since, since) && reflect.DeepEqual(f.checks, todo) {
-		f.version, f.node = a.AllocModifyIndex, n.DescriptionHash
+		f.version, f.node, f.addresses = a.AllocModifyIndex, n.DescriptionHash, addresses
 		return
 	}
 	if f != nil {
 		f.stop()
 	}
 	ctx, stop := context.WithCancel(ctx)
-	now := &followedAlloc{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, checks: todo}
+	now := &followedAlloc{stop: stop, version: a.AllocModifyIndex, node: n.DescriptionHash, since: since, addresses: addresses, checks: todo}
 	for i := range now.checks {
 		now.results = append(now.results, now.checks[i].pendingResult(&a))
 		now.passing = append(now.passing, -1)
@@ -102,6 +104,21 @@ func (c *Checks) Follow(ctx context.Context, a fleet.Alloc, since map[string]tim
 		c.running.Go(func() { c.runCheckLoop(ctx, a.ID, now, i) })
 	}
 	c.followed[a.ID] = now
+}
+
+// addressesOf returns the address of an allocation in its own network, by "", and those of its tasks in networks of their
+// drivers.
+func addressesOf(a *fleet.Alloc) map[string]string {
+	found := map[string]string{}
+	if a.NetworkStatus != nil {
+		found[""] = a.NetworkStatus.Address
+	}
+	for name, s := range a.TaskStates {
+		if s.Address != "" {
+			found[name] = s.Address
+		}
+	}
+	return found
 }
 
 // Forget ends the checks of an allocation and drops their results. It does not wait.

@@ -474,6 +474,27 @@ func TestCheckOfAnAddressInside(t *testing.T) {
 	}
 }
 
+// TestCheckOfADriversAddress: a check with the mode driver goes to the address of its task, as soon as that is known.
+func TestCheckOfADriversAddress(t *testing.T) {
+	var w *checksTest
+	inVirtualTime(t, func(t *testing.T, ctx context.Context) {
+		w = newChecksTest(t)
+		s := service(fleet.ServiceCheck{Name: "alive", Type: "tcp"})
+		s.AddressMode, s.PortLabel = fleet.AddressDriver, "6379"
+		w.alloc.Job.TaskGroups[0].Tasks[0].Services = []fleet.Service{s}
+		w.site.setServerStatus("172.17.0.2:6379", 200)
+		w.followRunning(ctx, 0)
+		if r := w.onlyResult(t); r.Status != checks.Failure {
+			t.Errorf("before its address is known: %+v", r)
+		}
+		w.alloc.TaskStates = map[string]fleet.TaskState{"t": {State: fleet.TaskRunning, Address: "172.17.0.2"}}
+		w.followRunning(ctx, 0)
+		if r := w.onlyResult(t); r.Status != checks.Success {
+			t.Errorf("%+v", r)
+		}
+	}, func() *checks.Checks { return w.Checks })
+}
+
 func TestChecksThatStayTheSame(t *testing.T) {
 	var w *checksTest
 	inVirtualTime(t, func(t *testing.T, ctx context.Context) {

@@ -73,6 +73,9 @@ func (s State) restateRows(id fleet.AllocID, now Moment, reason string) []fleet.
 	for _, name := range slices.Sorted(maps.Keys(s.TaskStates)) {
 		state, row := s.taskStateAt(name, now), status
 		row.Task, row.TaskState = name, &state
+		if state.Address != "" {
+			row.Network = &fleet.NetworkStatus{Address: state.Address}
+		}
 		ts = append(ts, row)
 	}
 	return ts

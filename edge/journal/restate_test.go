@@ -92,3 +92,25 @@ func TestNetworkStatusIsKept(t *testing.T) {
 		t.Errorf("restated as %+v", rows)
 	}
 }
+
+// The address of a task outlives the agent and is restated, until the task is started again.
+func TestTaskAddressIsKept(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.journalConfig(path))
+	mustRecord(t, j, status(1, fleet.ClientRunning), taskEvent(1, "web", fleet.TaskRunning, fleet.TaskStarted),
+		fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: allocID(1), Task: "web", Network: &fleet.NetworkStatus{Address: "172.17.0.2"}},
+		taskEvent(1, "web", fleet.TaskRunning, fleet.TaskSignaling))
+	mustClose(t, j)
+	j = mustOpen(t, m.journalConfig(path))
+	if s, _ := j.State(allocID(1)); s.TaskStates["web"].Address != "172.17.0.2" || s.Network != nil {
+		t.Fatalf("%+v", s)
+	}
+	rows := journal.Restatement(j.States(), journal.Moment{Boot: boot1}, "why")
+	if len(rows) != 2 || rows[1].Network == nil || rows[1].Network.Address != "172.17.0.2" || rows[1].Task != "web" {
+		t.Errorf("restated as %+v", rows)
+	}
+	mustRecord(t, j, taskEvent(1, "web", fleet.TaskRunning, fleet.TaskStarted))
+	if s, _ := j.State(allocID(1)); s.TaskStates["web"].Address != "" {
+		t.Errorf("started again: %+v", s.TaskStates)
+	}
+}

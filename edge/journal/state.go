@@ -48,7 +48,7 @@ func (s State) applyTransition(t fleet.Transition) State {
 	if t.Kind == fleet.TransitionHealth && t.Healthy != nil {
 		s.Healthy, s.HealthOf = t.Healthy, t.Deployment
 	}
-	if t.Network != nil {
+	if t.Network != nil && t.Task == "" {
 		s.Network = t.Network
 	}
 	switch {
@@ -57,13 +57,19 @@ func (s State) applyTransition(t fleet.Transition) State {
 	case t.Released:
 		s.Held = nil
 	}
-	if t.Task == "" || t.TaskState == nil && t.Event == nil {
+	if t.Task == "" || t.TaskState == nil && t.Event == nil && t.Network == nil {
 		return s
 	}
 	task := s.TaskStates[t.Task]
-	events := task.Events
+	events, address := task.Events, task.Address
 	if t.TaskState != nil {
 		task = *t.TaskState
+	}
+	switch task.Address = address; {
+	case t.Network != nil:
+		task.Address = t.Network.Address
+	case t.Event != nil && t.Event.Type == fleet.TaskStarted:
+		task.Address = "" // until the driver says the new one
 	}
 	if t.Event != nil {
 		keep := max(0, len(events)+1-fleet.TaskEventsKept)
@@ -145,7 +151,8 @@ type storedTask struct {
 	RunningFor  time.Duration `cbor:"7,keyasint,omitempty"`
 	Events      []storedEvent `cbor:"8,keyasint,omitempty"`
 	// Since is State.Since; nil: the task does not run.
-	Since *time.Duration `cbor:"9,keyasint,omitempty"`
+	Since   *time.Duration `cbor:"9,keyasint,omitempty"`
+	Address string         `cbor:"10,keyasint,omitempty"`
 }
 
 // storedEvent is fleet.TaskEvent as stored.
@@ -188,7 +195,7 @@ func newStoredState(s State) storedState {
 	}
 	for name, t := range s.TaskStates {
 		task := storedTask{
-			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
+			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor, Address: t.Address,
 			LastRestart: unixNanoOf(t.LastRestart), StartedAt: unixNanoOf(t.StartedAt), FinishedAt: unixNanoOf(t.FinishedAt),
 		}
 		for _, e := range t.Events {
@@ -213,7 +220,7 @@ func (st storedState) toAllocState() State {
 	}
 	for name, t := range st.Tasks {
 		task := fleet.TaskState{
-			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor,
+			State: t.State, Failed: t.Failed, Restarts: t.Restarts, RunningFor: t.RunningFor, Address: t.Address,
 			LastRestart: timeOfUnixNano(t.LastRestart), StartedAt: timeOfUnixNano(t.StartedAt), FinishedAt: timeOfUnixNano(t.FinishedAt),
 		}
 		for _, e := range t.Events {

@@ -90,3 +90,45 @@ func TestDriverHealth(t *testing.T) {
 		cancel()
 	})
 }
+
+// addressDriver has an address for its tasks from the third question on.
+type addressDriver struct {
+	drivers.Driver
+	asked int
+}
+
+func (d *addressDriver) TaskAddress(context.Context, drivers.TaskConfig) (string, error) {
+	switch d.asked++; d.asked {
+	case 1:
+		return "", errors.New("the daemon does not answer")
+	case 2:
+		return "", nil
+	}
+	return "172.17.0.2", nil
+}
+
+// Address keeps the address as an event.
+func (l *eventLog) Address(ctx context.Context, address string) error {
+	return l.Event(ctx, "address", address)
+}
+
+// The address of a task in its driver's network is journaled once, if one of its services asks for it.
+func TestDriverAddress(t *testing.T) {
+	for _, tc := range []struct {
+		services []fleet.Service
+		want     []string
+	}{
+		{nil, nil}, {[]fleet.Service{{AddressMode: fleet.AddressAuto}}, nil},
+		{[]fleet.Service{{AddressMode: fleet.AddressDriver}}, []string{"address: 172.17.0.2"}},
+		{[]fleet.Service{{Checks: []fleet.ServiceCheck{{AddressMode: fleet.AddressDriver}}}}, []string{"address: 172.17.0.2"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d, control := &addressDriver{}, &eventLog{}
+			p := &runner.Preparation{Task: &fleet.Task{Name: "web", Driver: "docker", Services: tc.services}, Config: &drivers.TaskConfig{}}
+			runner.DriverAddress{Drivers: map[string]drivers.Driver{"docker": d}}.Watch(t.Context(), p, control)
+			if got := control.all(); !slices.Equal(got, tc.want) {
+				t.Errorf("%+v: %q, want %q", tc.services, got, tc.want)
+			}
+		})
+	}
+}

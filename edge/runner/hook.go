@@ -39,6 +39,8 @@ type TaskControl interface {
 	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
 	// Event journals an event of the task.
 	Event(ctx context.Context, kind, message string) error
+	// Address journals the address of the task in a network that its driver made.
+	Address(ctx context.Context, address string) error
 }
 
 // Preparation is one attempt of a task, as hooks see and change it.
@@ -148,4 +150,11 @@ func (c watcherControl) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 func (c watcherControl) Event(ctx context.Context, kind, message string) error {
 	req := eventRequest{kind: kind, message: message, reply: make(chan error, 1)}
 	return sendRequest(ctx, c.task, c.task.events, req, req.reply)
+}
+
+func (c watcherControl) Address(ctx context.Context, address string) error {
+	return c.task.runner.recordWithRetry(ctx, fleet.Transition{
+		Kind: fleet.TransitionAlloc, Alloc: c.task.runner.id, Task: c.task.name, Network: &fleet.NetworkStatus{Address: address},
+		Message: fmt.Sprintf("address of task %s: %s", c.task.name, address),
+	})
 }

@@ -135,6 +135,8 @@ func (m *machine) Event(_ context.Context, kind, message string) error {
 	return nil
 }
 
+func (*machine) Address(context.Context, string) error { return nil }
+
 func (m *machine) mustHave(tb testing.TB, name, want string) {
 	tb.Helper()
 	got, err := os.ReadFile(filepath.Join(m.dir, "allocs", "a", name))

@@ -70,7 +70,7 @@ func Offers(a *fleet.Alloc, n *fleet.Node, region, provider string) []Offer {
 // newOffer returns the registration of one service; false: it is invalid.
 func newOffer(a *fleet.Alloc, s *fleet.Service, where Place) (Offer, bool) {
 	said := Service(s, New(where))
-	address, port, ok := Endpoint(a, where.Node, said.PortLabel, said.AddressMode)
+	address, port, ok := Endpoint(where, said.PortLabel, said.AddressMode)
 	if !ok || !fleet.ValidServiceName(said.Name) {
 		return Offer{}, false
 	}
@@ -93,12 +93,19 @@ func newOffer(a *fleet.Alloc, s *fleet.Service, where Place) (Offer, bool) {
 	return Offer{r, said, where.Task}, true
 }
 
-// Endpoint returns the address and port of an allocation: of an assigned port by its label, of a
-// number, or of no port for "". The address is the node's present one, unless the port is of
-// another network, and in the mode fleet.AddressAlloc that of the allocation in its own network, with the ports there.
-func Endpoint(a *fleet.Alloc, n *fleet.Node, label, mode string) (address string, port int, ok bool) {
-	if mode == fleet.AddressAlloc {
-		return endpointInside(a, label)
+// Endpoint returns the address and port of an allocation: of an assigned port by its label, of a number, or of no port
+// for "". The address is the node's present one, unless the port is of another network or the address mode is alloc
+// or driver: then it is that of the allocation, or of the task, in a network of its own, with the ports there.
+func Endpoint(where Place, label, mode string) (address string, port int, ok bool) {
+	a, n := where.Alloc, where.Node
+	switch mode {
+	case fleet.AddressAlloc:
+		if a.NetworkStatus == nil {
+			return "", 0, false
+		}
+		return endpointInside(a, a.NetworkStatus.Address, label)
+	case fleet.AddressDriver:
+		return endpointInside(a, a.TaskStates[where.Task].Address, label)
 	}
 	now := n.HostAddresses(fleet.DefaultHostNetwork)[0].IP
 	if label == "" {
@@ -121,12 +128,12 @@ func Endpoint(a *fleet.Alloc, n *fleet.Node, label, mode string) (address string
 	return "", 0, false
 }
 
-// endpointInside returns the address and port of an allocation in its own network; false: it has none yet, or no such port.
-func endpointInside(a *fleet.Alloc, label string) (address string, port int, ok bool) {
-	if a.NetworkStatus == nil || a.NetworkStatus.Address == "" {
+// endpointInside returns an address in another network than the node's, and the port there; false: there is no address
+// yet, or no such port.
+func endpointInside(a *fleet.Alloc, address, label string) (string, int, bool) {
+	if address == "" {
 		return "", 0, false
 	}
-	address = a.NetworkStatus.Address
 	if label == "" {
 		return address, 0, true
 	}

@@ -200,6 +200,20 @@ func TestAddressesInside(t *testing.T) {
 	}
 }
 
+// TestAddressesOfDrivers: a service with the mode driver has the address of its task, once the edge has reported it.
+func TestAddressesOfDrivers(t *testing.T) {
+	a, n := allocWithServices()
+	a.Job.TaskGroups[0].Services = nil
+	a.Job.TaskGroups[0].Tasks[0].Services[0].AddressMode = fleet.AddressDriver
+	if got := taskenv.Registrations(&a, n, "global"); len(got) != 0 {
+		t.Errorf("before its address is known: %v", got)
+	}
+	a.TaskStates["main"] = fleet.TaskState{State: fleet.TaskRunning, Address: "172.17.0.2"}
+	if got := taskenv.Registrations(&a, n, "global"); len(got) != 1 || got[0].Address != "172.17.0.2" || got[0].Port != 80 {
+		t.Errorf("%v", got)
+	}
+}
+
 func wantEqual[T any](tb testing.TB, what string, got, want T) {
 	tb.Helper()
 	if !reflect.DeepEqual(got, want) {

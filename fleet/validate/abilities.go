@@ -16,6 +16,7 @@ type Abilities struct {
 	Networks []string // modes
 	Mounts   bool     // volumes are mounted
 	Names    bool     // the task has a host name and name servers of its own
+	Address  bool     // the task has an address in a network of the driver, if its group has the host's network
 }
 
 // driverAbilities has the drivers of this release. A test of drivers/builtin compares it with the drivers' own values.
@@ -23,8 +24,8 @@ var driverAbilities = map[string]Abilities{
 	"raw_exec": {Networks: allNetworks},
 	"exec":     {Networks: allNetworks, Mounts: true, Names: true},
 	"java":     {Networks: allNetworks, Mounts: true, Names: true},
-	"docker":   {Networks: allNetworks, Mounts: true, Names: true},
-	"podman":   {Networks: allNetworks, Mounts: true, Names: true},
+	"docker":   {Networks: allNetworks, Mounts: true, Names: true, Address: true},
+	"podman":   {Networks: allNetworks, Mounts: true, Names: true, Address: true},
 	"wasm":     {Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true},
 	"qemu":     {Networks: []string{fleet.NetworkHost}},
 	"sim":      {Networks: allNetworks, Mounts: true, Names: true},

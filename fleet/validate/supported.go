@@ -27,7 +27,7 @@ var unsupported = []struct {
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
 	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
-	{"address_mode driver, alloc_ipv6, or alloc without a network of mode bridge or cni", "write address_mode = \"host\", or leave it out; alloc needs a network block of the group with mode bridge or cni/NAME", ofServices("AddressMode", "Checks.AddressMode")},
+	{"this address_mode", "write address_mode = \"host\", or leave it out; alloc needs a group with a network of mode bridge or cni/NAME, driver a service of a docker or podman task in a group without one", ofServices("AddressMode", "Checks.AddressMode")},
 	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
 	{"identity block of a service", "leave it out: no tokens are made for services", ofServices("Identity")},
 	{"cluster of a service", "leave it out: a node has one Consul agent", ofServices("Cluster")},
@@ -126,15 +126,11 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 		if g.Consul != nil && (*g.Consul == usual || *g.Consul == fleet.Consul{Cluster: fleet.DefaultCluster, Namespace: fleet.DefaultNamespace}) {
 			g.Consul = nil
 		}
-		modes := []string{fleet.AddressAuto, fleet.AddressHost}
-		if j.TaskGroups[i].HasOwnAddress() {
-			modes = append(modes, fleet.AddressAlloc)
-		}
-		g.Services = plainServices(g.Services, modes)
+		g.Services = plainServices(g.Services, addressModes(&j.TaskGroups[i], nil))
 		g.Tasks = slices.Clone(g.Tasks)
 		for k := range g.Tasks {
 			t := &g.Tasks[k]
-			t.Services = plainServices(t.Services, modes)
+			t.Services = plainServices(t.Services, addressModes(&j.TaskGroups[i], t))
 			t.Resources.Networks = slices.Clone(t.Resources.Networks)
 			for n := range t.Resources.Networks {
 				t.Resources.Networks[n].Mode = strings.TrimPrefix(t.Resources.Networks[n].Mode, fleet.NetworkHost)
@@ -147,8 +143,20 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 	return c
 }
 
+// addressModes returns the address modes that services of a group, or of a task of it, can have.
+func addressModes(g *fleet.TaskGroup, t *fleet.Task) []string {
+	modes := []string{fleet.AddressAuto, fleet.AddressHost}
+	switch {
+	case g.HasOwnAddress():
+		modes = append(modes, fleet.AddressAlloc)
+	case t != nil && driverAbilities[t.Driver].Address && g.NetworkMode() == fleet.NetworkHost:
+		modes = append(modes, fleet.AddressDriver)
+	}
+	return modes
+}
+
 // plainServices returns services without those of their fields that are supported in some values, or with some
-// providers, and not in others, where they have a value that is. modes are the address modes that the group can have.
+// providers, and not in others, where they have a value that is. modes are the address modes that they can have.
 func plainServices(list []fleet.Service, modes []string) []fleet.Service {
 	list = slices.Clone(list)
 	blank := func(field *string, supported ...string) {

@@ -58,6 +58,7 @@ func TestUnsupported(t *testing.T) {
 				"CheckRestart": {"Limit": 1, "Grace": 1, "IgnoreWarnings": true}, "Notes": "n"}]}],
 			"Tasks": [{"Services": [{"Provider": "nomad"}]}]}]}`,
 		`{"TaskGroups": [{"Networks": [{"Mode": "bridge"}], "Services": [{"Provider": "nomad", "AddressMode": "alloc", "Checks": [{"Type": "tcp", "AddressMode": "alloc"}]}]}]}`,
+		`{"TaskGroups": [{"Tasks": [{"Driver": "docker", "Services": [{"Provider": "nomad", "AddressMode": "driver", "Checks": [{"Type": "tcp", "AddressMode": "driver"}]}]}]}]}`,
 		`{"TaskGroups": [{"Services": [{"Provider": "consul", "Cluster": "default", "TaggedAddresses": {"lan": "192.0.2.7:80"}, "Weights": {"Passing": 2}, "EnableTagOverride": true}],
 			"Tasks": [{"Services": [{"PortLabel": "80"}]}]}]}`,
 	} {
@@ -99,4 +100,34 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 		src = strings.Replace(src, "{", `{"Type": "batch", `, 1)
 	}
 	return src, at
+}
+
+// TestAddressModesThatAGroupCanHave: alloc needs a network of the group's own, driver a task of a driver with networks
+// in a group that has none.
+func TestAddressModesThatAGroupCanHave(t *testing.T) {
+	for _, tc := range []struct {
+		mode, network, driver string
+		ofGroup               bool
+		ok                    bool
+	}{
+		{"alloc", "bridge", "raw_exec", true, true}, {"alloc", "cni/lan", "raw_exec", false, true}, {"alloc", "host", "docker", false, false},
+		{"alloc", "none", "raw_exec", true, false}, {"driver", "host", "docker", false, true}, {"driver", "host", "podman", false, true},
+		{"driver", "host", "raw_exec", false, false}, {"driver", "bridge", "docker", false, false}, {"driver", "host", "docker", true, false},
+		{"alloc_ipv6", "bridge", "docker", false, false},
+	} {
+		services := fmt.Sprintf(`"Services": [{"Provider": "nomad", "AddressMode": %q, "Checks": [{"Type": "tcp", "AddressMode": %q}]}]`, tc.mode, tc.mode)
+		group, task := services, `"Meta": {}`
+		if !tc.ofGroup {
+			group, task = task, services
+		}
+		src := fmt.Sprintf(`{"TaskGroups": [{"Networks": [{"Mode": %q}], %s, "Tasks": [{"Driver": %q, %s}]}]}`, tc.network, group, tc.driver, task)
+		job, problems := validate.DecodeJob([]byte(src))
+		if len(problems) > 0 {
+			t.Fatalf("%s: %v", src, problems.Lines())
+		}
+		refused := validate.Unsupported(job)
+		if want := map[bool]int{true: 0, false: 2}[tc.ok]; len(refused) != want {
+			t.Errorf("%+v: %v", tc, refused.Lines())
+		}
+	}
 }

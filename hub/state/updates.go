@@ -230,7 +230,7 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
 	}
-	if tr.Network != nil {
+	if tr.Network != nil && tr.Task == "" {
 		a.NetworkStatus = tr.Network
 	}
 	switch {
@@ -239,7 +239,7 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	case tr.Released:
 		a.Held = nil
 	}
-	if tr.Task == "" || tr.TaskState == nil && tr.Event == nil {
+	if tr.Task == "" || tr.TaskState == nil && tr.Event == nil && tr.Network == nil {
 		return
 	}
 	if g := a.Group(); g != nil && !slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return t.Name == tr.Task }) {
@@ -247,15 +247,21 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	}
 	state := a.TaskStates[tr.Task]
 	if tr.TaskState != nil {
-		events := state.Events
+		events, address := state.Events, state.Address
 		state = *tr.TaskState
-		state.Events = events
+		state.Events, state.Address = events, address
 		if state.RunningSince = 0; state.State == fleet.TaskRunning {
 			state.RunningSince = now - int64(state.RunningFor)
 		}
 	}
 	if tr.Event != nil {
 		state.Events = append(state.Events, *tr.Event)
+		if tr.Event.Type == fleet.TaskStarted {
+			state.Address = "" // until the driver says the new one
+		}
+	}
+	if tr.Network != nil {
+		state.Address = tr.Network.Address
 	}
 	if a.TaskStates == nil {
 		a.TaskStates = map[string]fleet.TaskState{}

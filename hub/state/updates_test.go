@@ -435,6 +435,35 @@ func TestHolds(t *testing.T) {
 	}
 }
 
+// The address of a task in its driver's network holds until the task is started again.
+func TestTaskAddress(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	const task = "web"
+	row := func(tr fleet.Transition) {
+		tr.Kind, tr.Alloc, tr.Task = fleet.TransitionAlloc, ids[0], task
+		w.appendJournalRows(id, tr)
+	}
+	address := func() string {
+		w.applyRowBatches(w.unappliedBatch(id))
+		a, _ := w.store.View().Alloc(ids[0])
+		return a.TaskStates[task].Address
+	}
+	running := &fleet.TaskState{State: fleet.TaskRunning}
+	row(fleet.Transition{TaskState: running, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}, ClientStatus: fleet.ClientRunning})
+	row(fleet.Transition{Network: &fleet.NetworkStatus{Address: "172.17.0.2"}})
+	row(fleet.Transition{TaskState: running, Event: &fleet.TaskEvent{Type: fleet.TaskSignaling}})
+	if got := address(); got != "172.17.0.2" {
+		t.Errorf("address %q", got)
+	}
+	row(fleet.Transition{TaskState: running, Event: &fleet.TaskEvent{Type: fleet.TaskStarted}})
+	if got := address(); got != "" {
+		t.Errorf("started again: address %q", got)
+	}
+}
+
 // The address that an edge reports is in the allocation, in the catalogue and in a snapshot.
 func TestNetworkStatus(t *testing.T) {
 	w := newTestHarness(t)
