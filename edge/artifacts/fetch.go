@@ -17,25 +17,25 @@ import (
 	"skerry/internal/durable"
 )
 
-// DefaultLimits are the bounds of what one artifact unpacks to.
+// DefaultLimits bound the files that one artifact unpacks to.
 var DefaultLimits = Limits{Bytes: 32 << 30, Files: 1 << 16}
 
 // fetchTimeout bounds a download, as Nomad's http_read_timeout, git_timeout and s3_timeout do.
 const fetchTimeout = 30 * time.Minute
 
-// spareDisk is what an artifact leaves free of the disk.
+// spareDisk is the space in bytes that an artifact must leave free on the disk.
 const spareDisk = 64 << 20
 
-// treeName is the name of a stored folder: a tar.
+// treeName is the name under which the store keeps a folder, as a tar.
 const treeName = ".tree.tar"
 
 // Config is what a Fetcher needs.
 type Config struct {
 	Store *store.Store
-	// Hidden is a folder of which no file is an artifact: the edge's own data, with its keys.
+	// Hidden is the edge's data directory, which holds its keys. No artifact may come from it.
 	Hidden string
-	Limits Limits // zero: DefaultLimits
-	// Free returns how much of a path's disk is free, and its size; nil: asks the system.
+	Limits Limits // the zero value means DefaultLimits
+	// Free returns the free and the total space of the disk that holds a path. The default asks the system.
 	Free func(path string) (free, total int64, err error)
 	Now  func() time.Time
 	Log  *slog.Logger
@@ -70,15 +70,15 @@ type Request struct {
 	Dest string
 }
 
-// Result says what became of a request.
+// Result is the outcome of a request.
 type Result struct {
-	Stored bool // it was in the store
+	Stored bool // the content was in the store before the request
 	Since  time.Time
 	Bytes  int64
 }
 
-// Fetch brings an artifact to its destination. Of its errors, fleet.CodeInvalid, CodeUnsupported and CodeForbidden
-// are about the request or the content, and come again.
+// Fetch writes an artifact to its destination. Trying again does not help after an error with fleet.CodeInvalid,
+// CodeUnsupported or CodeForbidden: the request or the content is wrong.
 func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
 	ctx, cancel := boundFetch(ctx)
 	defer cancel()
@@ -93,8 +93,8 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
 	return Result{Stored: stored, Since: e.Stored, Bytes: e.Size}, nil
 }
 
-// FetchToStore brings the content of an artifact into the store, unless it is there. A file of the edge stays where
-// it is.
+// FetchToStore fetches the content of an artifact into the store, unless it is there. It does nothing for a file of
+// this edge, which Fetch reads from its place.
 func (f *Fetcher) FetchToStore(ctx context.Context, r Request) error {
 	image := r.Source.from == fromOCI
 	if r.Source.from == fromFile && f.hasLocal(&r.Source) || !image && f.cfg.Store.Has(r.Source.Key(r.Headers)) {
@@ -121,8 +121,8 @@ func boundFetch(ctx context.Context) (context.Context, context.CancelFunc) {
 		fleet.Errorf(fleet.CodeTimeout, "the artifact did not arrive within %v", fetchTimeout))
 }
 
-// openContent returns the content from the store, where it is fetched into first if it is missing. A file of the
-// edge is read again as long as it is there.
+// openContent opens the content in the store, after fetching it into the store if it is missing there. A file of this
+// edge without a checksum is read again at each request, as long as it exists.
 func (f *Fetcher) openContent(ctx context.Context, r *Request) (*os.File, store.Entry, bool, error) {
 	key := r.Source.Key(r.Headers)
 	fresh := r.Source.from == fromFile && r.Source.checksum == "" && f.hasLocal(&r.Source)
@@ -138,7 +138,7 @@ func (f *Fetcher) openContent(ctx context.Context, r *Request) (*os.File, store.
 	if err != nil {
 		return nil, store.Entry{}, false, err
 	}
-	if !fresh && f.cfg.Store.Has(key) { // another task was faster
+	if !fresh && f.cfg.Store.Has(key) { // another task has just fetched it
 		if err := d.Suspend(); err != nil {
 			return nil, store.Entry{}, false, err
 		}
@@ -164,7 +164,7 @@ func (f *Fetcher) openContent(ctx context.Context, r *Request) (*os.File, store.
 	return file, e, false, err
 }
 
-// downloadContent writes the content of a source, and returns the name of it.
+// downloadContent writes the content of a source into d and returns the name of its file.
 func (f *Fetcher) downloadContent(ctx context.Context, r *Request, d *store.Download) (string, error) {
 	switch r.Source.from {
 	case fromFile:
@@ -233,7 +233,7 @@ func (f *Fetcher) placeContent(ctx context.Context, r *Request, content *os.File
 	return err
 }
 
-// makeParent makes the folder of a file that is to be written, and removes the file itself.
+// makeParent makes the folder of a file that will be written, and removes an older file of that name.
 func makeParent(root *os.Root, name string) error {
 	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("make the folder of %s: %w", name, err)
@@ -245,7 +245,7 @@ func makeParent(root *os.Root, name string) error {
 	return nil
 }
 
-// placeTree unpacks an archive into the destination, or its only file to it.
+// placeTree unpacks an archive into the destination. With mode "file" it writes the archive's only file there.
 func (f *Fetcher) placeTree(ctx context.Context, r *Request, root *os.Root, content *os.File, format string, limits Limits) (err error) {
 	t, err := newTreeWriter(ctx, r, root, limits)
 	if err != nil {
@@ -274,8 +274,8 @@ func newTreeWriter(ctx context.Context, r *Request, root *os.Root, limits Limits
 	return t, nil
 }
 
-// limitsFor returns the bounds of what is written below a folder now, and whether they are those of the disk, which
-// keeps some room: it may have more later.
+// limitsFor returns the bounds of an unpacked artifact in a folder. byDisk says that the free space of the disk is the
+// bound; such a failure is worth a retry.
 func (f *Fetcher) limitsFor(folder string) (limits Limits, byDisk bool) {
 	limits = f.cfg.Limits
 	if free, _, err := f.cfg.Free(folder); err == nil && free-spareDisk < limits.Bytes {
@@ -284,16 +284,16 @@ func (f *Fetcher) limitsFor(folder string) (limits Limits, byDisk bool) {
 	return limits, byDisk
 }
 
-// lackOfSpace returns the error for a content that is larger than the disk has room for. Others stay as they are.
+// lackOfSpace returns the error for a content that is larger than the free space. It returns other errors as they are.
 func lackOfSpace(err error) error {
 	if !errors.Is(err, errTooLarge) {
 		return err
 	}
-	return fleet.Errorf(fleet.CodeUnavailable, "the disk has no room for what it holds").
+	return fleet.Errorf(fleet.CodeUnavailable, "the disk has too little free space for its files").
 		WithHint("free some space: an artifact leaves %d MiB of the disk free", spareDisk>>20)
 }
 
-// copyAll copies a reader into a download, until ctx ends.
+// copyAll copies a reader into a download until ctx ends.
 func copyAll(ctx context.Context, d *store.Download, r io.Reader) error {
 	left := int64(1) << 62
 	_, err := io.Copy(d, bounded{ctx, r, &left})

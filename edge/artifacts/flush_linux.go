@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushFolder makes all that was written to the folder's file system durable.
+// flushFolder makes all writes to the file system of the folder durable.
 func flushFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

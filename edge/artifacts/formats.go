@@ -15,7 +15,7 @@ import (
 	"skerry/fleet"
 )
 
-// formats are the archives that are unpacked, by the end of a file's name; the longest that fits counts.
+// formats are the archive formats by file name extension. The longest extension that matches counts.
 var formats = map[string]string{
 	"tar": "tar", "zip": "zip",
 	"tar.gz": "tar.gz", "tgz": "tar.gz", "tar.bz2": "tar.bz2", "tbz2": "tar.bz2", "tar.xz": "tar.xz", "txz": "tar.xz",
@@ -23,10 +23,11 @@ var formats = map[string]string{
 	"gz": "gz", "bz2": "bz2", "xz": "xz", "zst": "zst",
 }
 
-// maxWindow bounds the memory that a compressed file makes its reader use.
+// maxWindow bounds the memory that reading a compressed file may need.
 const maxWindow = 64 << 20
 
-// archiveFormat returns the format that the option archive asks for, or that a file's name has; "": none.
+// archiveFormat returns the format that the option archive names, or else the one of the file name's extension. It
+// returns "" for a file that is no archive.
 func archiveFormat(option, name string) (string, error) {
 	switch option {
 	case "":
@@ -53,10 +54,10 @@ func archiveFormat(option, name string) (string, error) {
 	return format, nil
 }
 
-// isTree reports whether a format holds files with names.
+// isTree reports whether a format holds several files with names.
 func isTree(format string) bool { return format == "zip" || strings.HasPrefix(format, "tar") }
 
-// decompress returns a reader of what a compressed file holds; format may be that of a compressed tar.
+// decompress returns a reader of the decompressed content. For a compressed tar it yields the tar.
 func decompress(format string, f *os.File) (io.Reader, func(), error) {
 	none := func() {}
 	switch strings.TrimPrefix(format, "tar.") {
@@ -81,7 +82,7 @@ func decompress(format string, f *os.File) (io.Reader, func(), error) {
 	return f, none, nil // tar
 }
 
-// checkWindowXZ reads the header of the first block, whose dictionary the reader would make however large it is.
+// checkWindowXZ refuses a file whose first block needs a large dictionary: the reader would allocate any size.
 func checkWindowXZ(f *os.File) error {
 	head := make([]byte, 64)
 	n, err := f.ReadAt(head, 0)
@@ -91,10 +92,10 @@ func checkWindowXZ(f *os.File) error {
 	head = head[:n]
 	const streamHeader = 12
 	if len(head) < streamHeader+2 || head[streamHeader] == 0 {
-		return nil // no block, or no xz: its reader says so
+		return nil // no block, or no xz file: the xz reader returns the error
 	}
 	flags, rest := head[streamHeader+1], head[streamHeader+2:]
-	for _, bit := range []byte{0x40, 0x80} { // sizes, which are numbers of variable length
+	for _, bit := range []byte{0x40, 0x80} { // optional sizes, encoded with a variable length
 		for flags&bit != 0 && len(rest) > 0 {
 			more := rest[0]&0x80 != 0
 			rest = rest[1:]

@@ -47,14 +47,14 @@ func (f *Fetcher) cloneGit(ctx context.Context, r *Request, d *store.Download) (
 	return writeTree(ctx, g.dir, d)
 }
 
-// gitCommand runs git in a folder, without the configuration of whoever runs the agent.
+// gitCommand runs git in a folder, without the git configuration of the agent's user.
 type gitCommand struct {
 	ctx                         context.Context
 	program, dir, home, keyFile string
 	insecure                    bool
 }
 
-// checkOut fetches a branch, a tag or a commit, and no more where the server allows that.
+// checkOut fetches a branch, a tag or a commit. It fetches a single commit if the server allows that.
 func (g *gitCommand) checkOut(address, ref string) error {
 	if err := g.runGit("init", "--quiet"); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (g *gitCommand) checkOut(address, ref string) error {
 	}
 	target := "FETCH_HEAD"
 	err := g.runGit("fetch", "--quiet", "--depth", "1", "--", address, ref)
-	if err != nil && g.ctx.Err() == nil { // a short commit, or a server that gives no single ones
+	if err != nil && g.ctx.Err() == nil { // ref is an abbreviated commit, or the server refuses single commits
 		full := g.runGit("fetch", "--quiet", "--tags", "--", address, "+refs/heads/*:refs/remotes/origin/*")
 		if full != nil {
 			return err
@@ -84,7 +84,7 @@ func (g *gitCommand) checkOut(address, ref string) error {
 	return g.runGit("submodule", "--quiet", "update", "--init", "--recursive", "--depth", "1")
 }
 
-// runGit runs git and returns what it said where it fails.
+// runGit runs git. The error of a failed run holds git's output.
 func (g *gitCommand) runGit(args ...string) error {
 	cmd := exec.CommandContext(g.ctx, g.program, args...)
 	var said boundedText

@@ -22,7 +22,7 @@ import (
 	"skerry/internal/durable"
 )
 
-// markFile is the name of the file, beside a task's attempts, that says which artifacts are done.
+// markFile is the name of the file, beside a task's attempts, that records which artifacts are placed.
 const (
 	markFile    = "artifacts"
 	markVersion = 1
@@ -32,7 +32,7 @@ const (
 // doneMark is the content of markFile.
 type doneMark struct {
 	Version int
-	Digest  string // of the artifact blocks
+	Digest  string // as digestOf returns it
 }
 
 // Hook fetches the artifacts of a task before its first attempt. It implements runner.Hook.
@@ -40,8 +40,8 @@ type Hook struct {
 	fetcher *Fetcher
 }
 
-// NewHook makes the hook, and lets the contents be evicted of allocations that have no folder below state, the
-// runners' folder of state: they ended while no agent ran.
+// NewHook makes the hook. It unpins the contents of each allocation without a folder below state, the runners' state
+// folder: such an allocation ended while no agent ran.
 func NewHook(f *Fetcher, state string) (*Hook, error) {
 	for _, alloc := range f.cfg.Store.PinnedAllocs() {
 		if strings.HasPrefix(string(alloc), store.PrefetchPin) {
@@ -60,7 +60,7 @@ func NewHook(f *Fetcher, state string) (*Hook, error) {
 // Name implements runner.Hook.
 func (h *Hook) Name() string { return "artifacts" }
 
-// Prepare implements runner.Hook: it fetches what is not done yet, and journals events as Nomad has them.
+// Prepare implements runner.Hook: it fetches the artifacts that are not placed yet, and journals Nomad's events.
 func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 	if len(p.Task.Artifacts) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 			return event
 		}
 		switch {
-		case again: // a folder in memory was lost: the task had its artifacts once, and is not kept from its start
+		case again: // only a secrets folder in memory was lost: the task starts without it
 			return nil
 		case isFinal(err):
 			return err
@@ -102,19 +102,19 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 	return drivers.Recoverable(writeMark(mark, digest, p.Config.Dir))
 }
 
-// Release implements runner.Hook: the store may evict what the allocation needed.
+// Release implements runner.Hook: it lets the store evict the allocation's artifacts.
 func (h *Hook) Release(_ context.Context, a fleet.Alloc) error {
 	return h.fetcher.cfg.Store.Unpin(a.ID)
 }
 
-// pending is an artifact that is to be fetched.
+// pending is an artifact that must be fetched.
 type pending struct {
 	request Request
 	chown   bool
 }
 
-// requestsOf returns the artifacts that are to be fetched. again says that all were done once: then only those in
-// the secrets folder are, which may lie in memory, and only if they are gone.
+// requestsOf returns the artifacts that must be fetched: all of them, or, if all were placed before (again), only
+// those in the secrets folder that are gone, because that folder may lie in memory.
 func (h *Hook) requestsOf(p *runner.Preparation, again bool) ([]pending, error) {
 	var todo []pending
 	for i := range p.Task.Artifacts {
@@ -130,7 +130,7 @@ func (h *Hook) requestsOf(p *runner.Preparation, again bool) ([]pending, error) 
 	return todo, nil
 }
 
-// fetchAll pins the contents first, so that one does not evict another.
+// fetchAll pins all contents before it fetches them, so that fetching one does not evict another.
 func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pending) error {
 	keys := make([]store.Key, len(todo))
 	for i := range todo {
@@ -148,7 +148,7 @@ func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pendi
 			return err
 		}
 		if r.Stored {
-			message := fmt.Sprintf("%s is taken from the edge's store, where it is since %s", t.request.Source.String(), r.Since.UTC().Format(time.RFC3339))
+			message := fmt.Sprintf("%s comes from the edge's store, which has had it since %s", t.request.Source.String(), r.Since.UTC().Format(time.RFC3339))
 			if err := p.Event(fleet.TaskDownloadingArtifacts, message); err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pendi
 	return nil
 }
 
-// requestOf makes the request of an artifact block, with ${…} replaced.
+// requestOf makes the request for an artifact block, with ${…} replaced.
 func requestOf(p *runner.Preparation, a *fleet.TaskArtifact) (Request, error) {
 	r, err := contentOf(a, p.Replace)
 	if err != nil {
@@ -191,8 +191,8 @@ func contentOf(a *fleet.TaskArtifact, replace func(string) string) (Request, err
 	return r, nil
 }
 
-// Destination returns the place of a file of a task below its allocation's folder, from a destination of the job
-// file with ${…} in it; fallback is that for "". A place outside is a fleet.CodeInvalid.
+// Destination returns the path of a destination of the job file, relative to the allocation's folder, with ${…}
+// replaced. An empty destination means fallback. A path outside of that folder is a fleet.CodeInvalid.
 func Destination(p *runner.Preparation, destination, fallback string) (string, error) {
 	name := filepath.ToSlash(p.Replace(destination))
 	if name == "" {
@@ -215,10 +215,10 @@ func Destination(p *runner.Preparation, destination, fallback string) (string, e
 	return dest, nil
 }
 
-// isBelow reports whether a place is a folder or lies in it.
+// isBelow reports whether name is the folder or lies in it.
 func isBelow(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 
-// holdsFiles reports whether a file is there, or a folder with something in it.
+// holdsFiles reports whether path is a file, or a folder that is not empty.
 func holdsFiles(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -228,7 +228,8 @@ func holdsFiles(path string) bool {
 	return err == nil && len(list) > 0
 }
 
-// digestOf returns a hash of artifact blocks: what it was made of is done, or it is not.
+// digestOf returns a hash of artifact blocks. A mark with another digest is of an older version of the blocks, whose
+// artifacts do not count as placed.
 func digestOf(list []fleet.TaskArtifact) (string, error) {
 	text, err := json.Marshal(list)
 	if err != nil {
@@ -238,7 +239,7 @@ func digestOf(list []fleet.TaskArtifact) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// readMark returns the digest of the artifacts that are done; "": none are.
+// readMark returns the digest of the artifact blocks whose artifacts are placed, or "".
 func readMark(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -252,7 +253,7 @@ func readMark(path string) string {
 	return m.Digest
 }
 
-// writeMark records that the artifacts are done, after their files are on the disk.
+// writeMark records that the artifacts are placed, after it has made their files durable.
 func writeMark(path, digest, folder string) error {
 	text, err := json.Marshal(doneMark{markVersion, digest})
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 
 const (
 	dialTimeout   = 10 * time.Second
-	headerTimeout = time.Minute // for the head of an answer
-	stallTimeout  = time.Minute // without a byte of the body
+	headerTimeout = time.Minute // until the response headers
+	stallTimeout  = time.Minute // between two bytes of the body
 	maxRedirects  = 10
 )
 
-// errStalled ends a request whose body does not go on.
+// errStalled ends a request whose body has stopped arriving.
 var errStalled = fleet.Errorf(fleet.CodeTimeout, "nothing has arrived for %v", stallTimeout)
 
-// getHTTP downloads a source over http. A connection that is cut after some bytes is made again, and goes on where
-// it ended if the server allows that and the content is still the same.
+// getHTTP downloads a source over http. It repeats an interrupted request as long as each brings some bytes, and
+// resumes the download if the server supports ranges and the content has not changed.
 func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) error {
 	transport := newTransport(r.Insecure)
 	defer transport.CloseIdleConnections()
@@ -38,7 +38,7 @@ func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) er
 		if err == nil || ctx.Err() != nil || d.Size() <= before || isFinal(err) {
 			return err
 		}
-		f.cfg.Log.Info("download of an artifact was cut: going on", "source", r.Source.String(), "bytes", d.Size(), "error", err)
+		f.cfg.Log.Info("download of an artifact interrupted: resuming", "source", r.Source.String(), "bytes", d.Size(), "error", err)
 	}
 }
 
@@ -62,7 +62,7 @@ func isFinal(err error) bool {
 	return false
 }
 
-// checkRedirect bounds redirects and refuses one that gives up encryption.
+// checkRedirect bounds the number of redirects and refuses one from https to http.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	if len(via) >= maxRedirects {
 		return fmt.Errorf("the server redirects more than %d times", maxRedirects)
@@ -73,7 +73,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// getOnce makes one request for what is missing.
+// getOnce makes one request for the missing bytes.
 func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, d *store.Download) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -83,7 +83,7 @@ func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, 
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		return fmt.Errorf("it is not in reach: %w", err)
+		return fmt.Errorf("the server cannot be reached: %w", err)
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	switch {
@@ -96,7 +96,7 @@ func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, 
 		if err := d.Restart(""); err != nil {
 			return err
 		}
-		return fmt.Errorf("the server does not go on where the download was cut: it answers %s", resp.Status)
+		return fmt.Errorf("the server cannot resume the download: it answers %s", resp.Status)
 	default:
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}
@@ -121,12 +121,12 @@ func copyBody(ctx context.Context, cancel context.CancelCauseFunc, d *store.Down
 		return cause
 	}
 	if err != nil {
-		return fmt.Errorf("the download was cut after %d bytes: %w", d.Size(), err)
+		return fmt.Errorf("the download was interrupted after %d bytes: %w", d.Size(), err)
 	}
 	return nil
 }
 
-// newRequest makes the request for a source, from the first byte that is missing.
+// newRequest makes the request for a source, from its first missing byte on.
 func (f *Fetcher) newRequest(ctx context.Context, r *Request, d *store.Download) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.Source.url.String(), nil)
 	if err != nil {
@@ -150,7 +150,7 @@ func (f *Fetcher) newRequest(ctx context.Context, r *Request, d *store.Download)
 	return req, nil
 }
 
-// startsAt reports whether an answer with a part of the content begins at a byte.
+// startsAt reports whether a partial response begins at byte at.
 func startsAt(resp *http.Response, at int64) bool {
 	unit, bytes, _ := strings.Cut(resp.Header.Get("Content-Range"), " ")
 	first, _, _ := strings.Cut(bytes, "-")
@@ -158,7 +158,7 @@ func startsAt(resp *http.Response, at int64) bool {
 	return unit == "bytes" && err == nil && n == at
 }
 
-// validatorOf returns what names this version of the content in If-Range; "": nothing does.
+// validatorOf returns the validator for If-Range that identifies this version of the content, or "".
 func validatorOf(resp *http.Response) string {
 	if tag := resp.Header.Get("Etag"); tag != "" && !strings.HasPrefix(tag, "W/") && len(tag) < 1024 {
 		return tag
@@ -169,7 +169,7 @@ func validatorOf(resp *http.Response) string {
 	return ""
 }
 
-// alarmReader puts off an alarm with each byte that arrives.
+// alarmReader restarts a timer with each read that returns bytes.
 type alarmReader struct {
 	r     io.Reader
 	alarm *time.Timer

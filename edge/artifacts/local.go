@@ -15,7 +15,7 @@ import (
 	"skerry/fleet"
 )
 
-// hasLocal reports whether a file of the edge is there.
+// hasLocal reports whether the source's file exists on this edge.
 func (f *Fetcher) hasLocal(s *Source) bool {
 	_, err := os.Stat(s.path)
 	return err == nil
@@ -58,8 +58,8 @@ func (f *Fetcher) copyLocal(ctx context.Context, s *Source, d *store.Download) (
 	return s.fileName(), errors.Join(copyAll(ctx, d, file), file.Close())
 }
 
-// writeTree writes a folder as a tar that depends on nothing but names, contents and modes. Folders named .git
-// are left out.
+// writeTree writes a folder as a tar. Its bytes depend only on names, contents and modes. Folders named .git are left
+// out.
 func writeTree(ctx context.Context, folder string, to io.Writer) error {
 	out := tar.NewWriter(to)
 	root, err := os.OpenRoot(folder)

@@ -13,7 +13,7 @@ import (
 	"skerry/fleet"
 )
 
-// chownTree gives a file or a folder with all that is in it to a user; "": it stays the agent's.
+// chownTree makes a user the owner of a file, or of a folder with all its files. An empty user changes nothing.
 func chownTree(root, name, owner string) (err error) {
 	if owner == "" {
 		return nil

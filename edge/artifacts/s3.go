@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// emptyHash is the sha256 of no bytes, in hex: requests have no body.
+// emptyHash is the sha256, in hex, of an empty request body.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 // signS3 signs a request without a body as version 4 of AWS's signature wants it. Headers that are set later,

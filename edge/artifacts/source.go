@@ -16,7 +16,7 @@ import (
 
 // Ways to fetch.
 const (
-	fromHTTP = "http" // https too
+	fromHTTP = "http" // and https
 	fromFile = "file"
 	fromGit  = "git"
 	fromS3   = "s3"
@@ -26,15 +26,15 @@ const (
 // Source is a source of the job file, with its options, as go-getter writes them: FORCED::URL//SUBDIR?OPTION=VALUE.
 type Source struct {
 	from     string
-	url      *url.URL // without what is ours
-	path     string   // of a file on the edge
-	subdir   string   // the part that is taken; "": all
+	url      *url.URL // without the options that takeOptions removes
+	path     string   // of a file on this edge
+	subdir   string   // the folder of the archive or repository to use; "" means all of it
 	checksum string   // as store.ParseChecksum returns it
-	archive  string   // a format; "": none
-	filename string   // of a file; "": as in the URL
+	archive  string   // format of the archive; "" means no archive
+	filename string   // name of the file; "" means that of the URL
 
-	ref    string // of git
-	sshKey []byte // of git
+	ref    string // a git branch, tag or commit
+	sshKey []byte // private key for git over ssh
 
 	region, accessKey, secretKey, sessionToken string // of s3
 
@@ -49,8 +49,8 @@ var (
 	s3Host       = regexp.MustCompile(`^(?:(.+)\.)?s3(?:[.-](?:dualstack\.)?([a-z0-9-]+))?\.amazonaws\.com$`)
 )
 
-// ParseSource reads a source with the options of its block. Errors are fleet.CodeInvalid, and
-// fleet.CodeUnsupported for what go-getter fetches and this release does not.
+// ParseSource parses a source with the options of its block. Its errors are fleet.CodeInvalid, or
+// fleet.CodeUnsupported for a getter of go-getter that this release does not have.
 func ParseSource(source string, options map[string]string) (Source, error) {
 	s := Source{}
 	address := strings.TrimSpace(source)
@@ -90,7 +90,7 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 	return s, nil
 }
 
-// cutSubdir separates the part of an address behind "//", as go-getter does.
+// cutSubdir cuts the folder after "//" off an address, as go-getter does.
 func cutSubdir(address string) (string, string) {
 	from := 0
 	if i := strings.Index(address, "://"); i >= 0 {
@@ -109,7 +109,7 @@ func cutSubdir(address string) (string, string) {
 	return address, subdir
 }
 
-// detectGetter completes addresses without a scheme: those of known hosts, of git over ssh, and paths.
+// detectGetter completes an address without a scheme: one of a known host, of git over ssh, or a path.
 func detectGetter(forced, address, subdir string) (string, string, string) {
 	if strings.Contains(address, "://") {
 		return forced, address, subdir
@@ -147,7 +147,7 @@ func detectGetter(forced, address, subdir string) (string, string, string) {
 	return forced, address, subdir
 }
 
-// getterOf returns how an address is fetched.
+// getterOf returns the getter for an address.
 func getterOf(forced string, u *url.URL, source string) (string, error) {
 	name := forced
 	if name == "" {
@@ -185,7 +185,7 @@ func getterOf(forced string, u *url.URL, source string) (string, error) {
 		WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 }
 
-// takeOptions takes what is ours, and what belongs to the getter, out of the query.
+// takeOptions moves Skerry's options and those of the getter from the query into s.
 func (s *Source) takeOptions(query url.Values, u *url.URL) (err error) {
 	take := func(name string) string {
 		v := query.Get(name)
@@ -226,9 +226,9 @@ func (s *Source) takeGitOptions(take func(string) string) (err error) {
 	s.archive = ""
 	s.ref = take("ref")
 	if strings.HasPrefix(s.ref, "-") {
-		return fleet.Errorf(fleet.CodeInvalid, "ref %q of an artifact is not a name of git", s.ref)
+		return fleet.Errorf(fleet.CodeInvalid, "ref %q of an artifact is not a git branch, tag or commit", s.ref)
 	}
-	if depth := take("depth"); depth != "" { // a commit alone is fetched, whatever the depth
+	if depth := take("depth"); depth != "" { // checked and otherwise unused: cloneGit fetches a single commit
 		if n, err := strconv.Atoi(depth); err != nil || n < 0 {
 			return fleet.Errorf(fleet.CodeInvalid, "depth %q of an artifact is not a number of commits", depth)
 		}
@@ -260,7 +260,7 @@ func (s *Source) takeS3Options(take func(string) string, u *url.URL) error {
 	return nil
 }
 
-// Key returns what the store knows the content by. Headers and credentials are among its options.
+// Key returns the store's key for the source. Headers and credentials are among its options.
 func (s *Source) Key(headers map[string]string) store.Key {
 	u := *s.url
 	options := map[string]string{}
@@ -298,7 +298,7 @@ func (s *Source) String() string {
 	return k.Source
 }
 
-// name returns the name of the file at the end of the address.
+// fileName returns the name of the file at the end of the address.
 func (s *Source) fileName() string {
 	if s.filename != "" {
 		return s.filename
@@ -310,7 +310,7 @@ func (s *Source) fileName() string {
 	return name
 }
 
-// redactSource returns an address without what may be a secret in it, for an error.
+// redactSource returns an address for an error text, without the parts that may be secret.
 func redactSource(source string) string {
 	source, _, _ = strings.Cut(source, "?")
 	if scheme, rest, ok := strings.Cut(source, "://"); ok {

@@ -16,7 +16,7 @@ import (
 	"skerry/fleet"
 )
 
-// Limits bound what an artifact becomes when it is unpacked.
+// Limits bound the size and the number of files of an unpacked artifact.
 type Limits struct {
 	Bytes int64
 	Files int
@@ -24,19 +24,19 @@ type Limits struct {
 
 const (
 	maxNameLength = 4096
-	maxDepth      = 200 // folders in folders
+	maxDepth      = 200 // nested folders
 )
 
-// errOneFile ends the reading of an archive of which one file is wanted, at its second.
+// errOneFile is returned at the second file of an archive that must hold exactly one.
 var errOneFile = fleet.Errorf(fleet.CodeInvalid, "the archive holds more than one file, and mode = \"file\" takes one").
 	WithHint("leave mode out, or write archive = false")
 
-// treeWriter writes the files of an archive below a folder, and nothing outside of it.
+// treeWriter writes the files of an archive below a folder. It writes nothing outside of it.
 type treeWriter struct {
 	ctx    context.Context
 	root   *os.Root
-	under  []string // pattern of folders of which the content is taken
-	single string   // the name that the only file gets; "": all files keep theirs
+	under  []string // pattern of the folders whose content is unpacked; empty means all
+	single string   // new name of the archive's only file; "" means that files keep their names
 	left   Limits
 	limits Limits
 	wrote  int
@@ -145,11 +145,11 @@ type entry struct {
 	name    string
 	kind    byte // as in a tar
 	mode    fs.FileMode
-	target  string // of a link
+	target  string // of a symbolic or hard link
 	content io.Reader
 }
 
-// writeEntry writes one entry. It replaces a file that is there.
+// writeEntry writes one entry. It replaces an existing file.
 func (t *treeWriter) writeEntry(e entry) error {
 	name, err := localName(e.name)
 	if err != nil {
@@ -202,7 +202,7 @@ func (t *treeWriter) mkdirAll(name string) error {
 	return nil
 }
 
-// nameBelow returns the name of an entry below the folder that is taken, and whether it lies there.
+// nameBelow returns the name of an entry relative to the unpacked folder, and whether the entry lies in it.
 func (t *treeWriter) nameBelow(name string) (string, bool) {
 	if len(t.under) == 0 {
 		return name, true
@@ -225,7 +225,7 @@ func (t *treeWriter) nameBelow(name string) (string, bool) {
 	return path.Join(parts[len(t.under):]...), true
 }
 
-// writeLink writes a symbolic link that leads to a place below the folder.
+// writeLink writes a symbolic link, whose target must lie below the folder.
 func (t *treeWriter) writeLink(name, target string) error {
 	to := path.Join(path.Dir(name), target)
 	if target == "" || path.IsAbs(target) || !filepath.IsLocal(filepath.FromSlash(to)) || len(target) > maxNameLength {
@@ -245,10 +245,10 @@ func (t *treeWriter) writeHardLink(name, target string) error {
 	}
 	old, ok := t.nameBelow(old)
 	if !ok || t.single != "" {
-		return fleet.Errorf(fleet.CodeInvalid, "the archive's %q is a link to %q, which is not taken", name, target)
+		return fleet.Errorf(fleet.CodeInvalid, "the archive's %q is a hard link to %q, which is not unpacked", name, target)
 	}
 	if info, err := t.root.Lstat(old); err != nil || !info.Mode().IsRegular() {
-		return fleet.Errorf(fleet.CodeInvalid, "the archive's %q is a link to %q, which is no file before it", name, target)
+		return fleet.Errorf(fleet.CodeInvalid, "the archive's %q is a hard link to %q, which is no earlier file of the archive", name, target)
 	}
 	if err := t.root.Link(old, name); err != nil {
 		return fmt.Errorf("unpack the link %s: %w", name, err)
@@ -256,7 +256,7 @@ func (t *treeWriter) writeHardLink(name, target string) error {
 	return nil
 }
 
-// checkLinks follows every link, now that all others are there: no chain of them may lead outside.
+// checkLinks follows every link after all of them are written: a chain of links must not lead outside.
 func (t *treeWriter) checkLinks() error {
 	for _, name := range t.links {
 		_, err := t.root.Stat(name)
@@ -274,7 +274,7 @@ func (t *treeWriter) checkLinks() error {
 	return nil
 }
 
-// localName returns the clean name of an entry, which lies below the folder.
+// localName returns the clean relative name of an entry. An entry outside of the destination is an error.
 func localName(name string) (string, error) {
 	clean := path.Clean(strings.TrimSuffix(name, "/"))
 	if name == "" || path.IsAbs(name) || !filepath.IsLocal(filepath.FromSlash(clean)) || strings.ContainsRune(name, 0) {
@@ -287,7 +287,7 @@ func localName(name string) (string, error) {
 	return clean, nil
 }
 
-// writeFile writes a new file below root, without the bits that give it rights of its own.
+// writeFile writes a new file below root, without setuid, setgid and sticky bits.
 func writeFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) (err error) {
 	perm := mode.Perm()
 	if perm == 0 {
@@ -307,10 +307,10 @@ func writeFile(root *os.Root, name string, mode fs.FileMode, content io.Reader) 
 	return f.Chmod(perm)
 }
 
-// errTooLarge is the cause of the error of a content with more bytes than may be written.
-var errTooLarge = errors.New("what the archive holds is larger than may be unpacked here")
+// errTooLarge is the cause of an error for an archive that unpacks to more bytes than its limit.
+var errTooLarge = errors.New("the unpacked files are larger than is allowed here")
 
-// bounded reads until its context ends, or the bytes that may be read are spent.
+// bounded reads until its context ends or its byte limit is used up.
 type bounded struct {
 	ctx  context.Context
 	r    io.Reader
@@ -325,12 +325,12 @@ func (b bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if *b.left -= int64(n); *b.left < 0 {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "%w", errTooLarge).
-			WithHint("is it what it should be? An artifact unpacks to %d GiB at most, and leaves the disk some room", DefaultLimits.Bytes>>30)
+			WithHint("check that this is the right archive: an artifact may unpack to %d GiB at most, and must leave some of the disk free", DefaultLimits.Bytes>>30)
 	}
 	return n, err
 }
 
-// badArchive is the error of a file that is no sound archive.
+// badArchive returns the error for a file that is not a valid archive.
 func badArchive(err error) error {
 	if code := fleet.CodeOf(err); code != fleet.CodeInternal || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
