@@ -20,19 +20,19 @@ import (
 
 const (
 	markSuffix = ".at"
-	markEvery  = 8 << 20 // bytes that a loss of power may take back
+	markEvery  = 8 << 20 // bytes that a loss of power may lose
 )
 
-// mark says how much of a cut download is known to be on the disk, and of which version of the source it is.
+// mark records how many bytes of an interrupted download are durable, and of which version of the source.
 type mark struct {
 	Version   int
-	Validator string // of the source: an ETag, or a time of change
+	Validator string // of the source: an ETag or a modification time
 	Size      int64
-	State     []byte // of the sha256 of those bytes
+	State     []byte // of the sha256 hash after those bytes
 }
 
-// Download is a content on its way into the store. One goroutine uses it, and ends it with Commit, Suspend or
-// Discard. Nobody else downloads the same key meanwhile.
+// Download is a content that is being written into the store. One goroutine uses it, and ends it with Commit, Suspend
+// or Discard. No other goroutine can download the same key meanwhile.
 type Download struct {
 	store *Store
 	key   Key
@@ -44,8 +44,8 @@ type Download struct {
 	done  chan struct{}
 }
 
-// Begin starts a download, or goes on with one that was cut. It waits while another goroutine downloads the same
-// key; the caller should then look with Has first.
+// Begin starts a download or resumes an interrupted one. It waits while another goroutine downloads the same key: the
+// content may be in the store when Begin returns, so callers check Has after it.
 func (s *Store) Begin(ctx context.Context, key Key) (*Download, error) {
 	id := key.ID()
 	d := &Download{store: s, key: key, id: id, sum: sha256.New(), done: make(chan struct{})}
@@ -71,13 +71,14 @@ func (s *Store) Begin(ctx context.Context, key Key) (*Download, error) {
 	return d, nil
 }
 
-// Size returns how many bytes there are, those of an earlier attempt included.
+// Size returns the number of bytes written, those of an earlier attempt included.
 func (d *Download) Size() int64 { return d.size }
 
-// Validator returns what Restart was told of the bytes that there are.
+// Validator returns the validator that Restart was given for the written bytes.
 func (d *Download) Validator() string { return d.at.Validator }
 
-// Restart begins at the first byte again, of a source with that validator; "": what is cut cannot be gone on with.
+// Restart drops the written bytes, to download the source from its first byte. validator names the version of the
+// source. With an empty validator the download cannot be resumed after an interruption.
 func (d *Download) Restart(validator string) error {
 	d.sum.Reset()
 	d.at, d.size = mark{Version: entryVersion, Validator: validator}, 0
@@ -88,12 +89,12 @@ func (d *Download) Restart(validator string) error {
 	return d.writeMark()
 }
 
-// Write appends bytes. An error of a store that has no room is a *fleet.Error.
+// Write appends bytes. The error of a full store is a *fleet.Error.
 func (d *Download) Write(p []byte) (int, error) {
 	s := d.store
 	s.mu.Lock()
 	err := s.errFull()
-	if d.size+int64(len(p)) <= s.cfg.MaxBytes { // evict nothing for what never fits
+	if d.size+int64(len(p)) <= s.cfg.MaxBytes { // evict nothing for a content that can never fit
 		err = s.makeRoom(int64(len(p)))
 	}
 	s.mu.Unlock()
@@ -110,8 +111,8 @@ func (d *Download) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Commit makes the download an entry of the store, if it has the checksum of its key. It returns when that is
-// durable. After an error the download is gone.
+// Commit makes the download an entry of the store if it has the checksum of its key. The entry is durable when Commit
+// returns. After an error the written bytes are removed.
 func (d *Download) Commit(name string) (Entry, error) {
 	return d.commitEntry(Entry{Name: name})
 }
@@ -131,7 +132,7 @@ func (d *Download) commitEntry(e Entry) (Entry, error) {
 	return e, nil
 }
 
-// Suspend ends an attempt and keeps what there is, for the next Begin.
+// Suspend ends the attempt and keeps the written bytes for the next Begin. Without a validator it removes them.
 func (d *Download) Suspend() error {
 	defer d.releaseKey()
 	if d.at.Validator == "" || d.size == 0 {
@@ -143,13 +144,13 @@ func (d *Download) Suspend() error {
 	return nil
 }
 
-// Discard ends the download and removes what there is.
+// Discard ends the download and removes the written bytes.
 func (d *Download) Discard() error {
 	defer d.releaseKey()
 	return d.removeFiles()
 }
 
-// Load stores what r gives by hand: it answers every request for the key's source from then on.
+// Load stores a content by hand, from r. It answers every request for the key's source from then on.
 func (s *Store) Load(ctx context.Context, key Key, name string, r io.Reader) (Entry, error) {
 	d, err := s.Begin(ctx, key)
 	if err != nil {
@@ -164,7 +165,7 @@ func (s *Store) Load(ctx context.Context, key Key, name string, r io.Reader) (En
 	return d.commitEntry(Entry{Name: name, Loaded: true})
 }
 
-// openPartial opens the file of the download, with as much as is known to be right.
+// openPartial opens the file of the download, with the bytes that agree with its mark.
 func (d *Download) openPartial() (err error) {
 	path := d.store.pathOf("partial", d.id)
 	if d.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
@@ -174,7 +175,7 @@ func (d *Download) openPartial() (err error) {
 	if err == nil {
 		err = d.checkPrefix(at)
 	}
-	if err != nil { // none, or a damaged one
+	if err != nil { // no mark, or a damaged one
 		d.sum.Reset()
 		at = mark{Version: entryVersion}
 	}
@@ -197,10 +198,10 @@ func (d *Download) checkPrefix(at mark) error {
 	return nil
 }
 
-// writeMark flushes the bytes, then records that they are there.
+// writeMark flushes the written bytes, then records their number.
 func (d *Download) writeMark() error {
 	if d.at.Validator == "" {
-		return nil // it is not gone on with
+		return nil // it cannot be resumed
 	}
 	state, err := hashState(d.sum)
 	if err != nil {
@@ -244,7 +245,7 @@ func (d *Download) checkContent() error {
 	return nil
 }
 
-// publishBlob makes the bytes a blob, then writes the key, then removes what is left of the download.
+// publishBlob renames the file to a blob, writes the key, and removes the mark, in this order.
 func (d *Download) publishBlob(e Entry) error {
 	s := d.store
 	if err := s.cfg.Step("flush-blob"); err != nil {
@@ -304,7 +305,7 @@ func (d *Download) noteSize() {
 	d.store.partials[d.id] = d.size
 }
 
-// readMark reads the mark of a cut download.
+// readMark reads the mark of an interrupted download.
 func (s *Store) readMark(id string) (mark, error) {
 	text, err := readRecord(s.pathOf("partial", id+markSuffix))
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"skerry/fleet"
 )
 
-// Key is what was asked for. Two requests with equal keys get the same content.
+// Key identifies a requested content. Two requests with equal keys get the same content.
 type Key struct {
-	Source   string            // without credentials that Options hold
-	Options  map[string]string `json:",omitempty"` // what else decides on the content, secrets included
-	Checksum string            `json:",omitempty"` // "TYPE:HEX"; "": any content
+	Source   string            // without the credentials, which are in Options
+	Options  map[string]string `json:",omitempty"` // everything else that selects the content, secrets included
+	Checksum string            `json:",omitempty"` // "TYPE:HEX"; "" allows any content
 }
 
 // ID returns the name of the key: a hash, from which no option can be read.
@@ -30,7 +30,7 @@ func (k Key) ID() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// checksums are the kinds of checksums, with the length of their hex.
+// checksums are the types of checksums, with the number of their hexadecimal digits.
 var checksums = []struct {
 	kind   string
 	length int
@@ -42,15 +42,15 @@ var checksums = []struct {
 	{"sha512", 2 * sha512.Size, sha512.New},
 }
 
-// ParseChecksum reads "TYPE:HEX", or HEX alone, whose length says the type. It returns the first form, in lower
-// case; an error is a fleet.CodeInvalid.
+// ParseChecksum parses "TYPE:HEX", or HEX alone, whose length implies the type. It returns "TYPE:HEX" in lower case.
+// Its errors are fleet.CodeInvalid, or CodeUnsupported for a file of checksums.
 func ParseChecksum(text string) (string, error) {
 	kind, digits, typed := strings.Cut(strings.ToLower(strings.TrimSpace(text)), ":")
 	if !typed {
 		kind, digits = "", kind
 	}
 	if kind == "file" {
-		return "", fleet.Errorf(fleet.CodeUnsupported, "checksum %q: a file of checksums is not read", text).
+		return "", fleet.Errorf(fleet.CodeUnsupported, "checksum %q: files of checksums are not supported", text).
 			WithHint("write the checksum itself: sha256:HEX")
 	}
 	for _, c := range checksums {

@@ -14,7 +14,7 @@ import (
 	"skerry/internal/durable"
 )
 
-// checkVersion refuses the store of a newer release, and marks a new one.
+// checkVersion refuses the store of a newer release, and writes the version of a new one.
 func (s *Store) checkVersion() error {
 	text, err := readRecord(s.pathOf("version"))
 	switch {
@@ -24,12 +24,12 @@ func (s *Store) checkVersion() error {
 		return err
 	case string(text) != layoutVersion:
 		return fleet.Errorf(fleet.CodeVersion, "it has the version %q, which this release does not read", strings.TrimSpace(string(text))).
-			WithHint("run the release that wrote it, or remove the folder: what is in it is fetched again")
+			WithHint("run the release that wrote it, or remove the folder: its contents are fetched again")
 	}
 	return nil
 }
 
-// readEntries reads the keys. One that is not readable, or whose blob is gone or has another size, is removed.
+// readEntries reads the keys. It removes a key that is not readable, or whose blob is missing or has another size.
 func (s *Store) readEntries() error {
 	list, err := os.ReadDir(s.pathOf("keys"))
 	if err != nil {
@@ -90,7 +90,7 @@ func decodeEntry(text []byte) (Entry, error) {
 	return e, nil
 }
 
-// readPartials reads how much there is of cut downloads. One without a mark is removed.
+// readPartials reads the sizes of interrupted downloads. It removes those without a mark.
 func (s *Store) readPartials() error {
 	list, err := os.ReadDir(s.pathOf("partial"))
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Store) readPartials() error {
 	return nil
 }
 
-// removeStrayBlobs removes blobs that no key names: a crash left them.
+// removeStrayBlobs removes the blobs that a crash left without a key.
 func (s *Store) removeStrayBlobs() error {
 	list, err := os.ReadDir(s.pathOf("blobs"))
 	if err != nil {

@@ -21,11 +21,11 @@ type pinRecord struct {
 	Keys    []string
 }
 
-// PrefetchPin begins the names of pins that are no allocation's: of contents that are fetched before one is placed.
+// PrefetchPin begins the names of pins that hold contents for no allocation, but for one that may be placed later.
 const PrefetchPin = "prefetch-"
 
-// Pin keeps the contents for some keys, present or to come, until Unpin: the allocation may need them. It
-// returns when that is durable.
+// Pin keeps the contents for some keys until Unpin, also those that are stored later: the allocation may need them.
+// The pin is durable when Pin returns.
 func (s *Store) Pin(alloc fleet.AllocID, keys ...Key) error {
 	if alloc == "" || filepath.Base(string(alloc)) != string(alloc) {
 		return fleet.Errorf(fleet.CodeInvalid, "pin contents for the allocation %q: that is no id", alloc)
@@ -58,7 +58,7 @@ func (s *Store) Pin(alloc fleet.AllocID, keys ...Key) error {
 	return nil
 }
 
-// Unpin lets an allocation's contents be evicted. It does nothing where there are none.
+// Unpin lets the store evict an allocation's contents. It does nothing for an allocation without pins.
 func (s *Store) Unpin(alloc fleet.AllocID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,14 +83,14 @@ func (s *Store) PinnedAllocs() []fleet.AllocID {
 	return slices.Sorted(maps.Keys(s.pins))
 }
 
-// readPins reads the pins. A file that is not readable is an error: what it pins would be evicted.
+// readPins reads the pins. For an allocation whose file is not readable it keeps no pins.
 func (s *Store) readPins() error {
 	list, err := os.ReadDir(s.pathOf("pins"))
 	if err != nil {
 		return err
 	}
 	for _, f := range list {
-		if f.Name()[0] == '.' { // a crash left it
+		if f.Name()[0] == '.' { // a temporary file that a crash left
 			if err := os.Remove(s.pathOf("pins", f.Name())); err != nil {
 				return err
 			}
@@ -101,7 +101,7 @@ func (s *Store) readPins() error {
 		if err == nil {
 			err = json.Unmarshal(text, &r)
 		}
-		if err != nil { // the next start of its tasks pins again
+		if err != nil { // the allocation's next start pins its contents again
 			s.cfg.Log.Warn("pins of an allocation not readable", "alloc_id", f.Name(), "error", err)
 		}
 		s.pins[fleet.AllocID(f.Name())] = r.Keys
@@ -109,7 +109,7 @@ func (s *Store) readPins() error {
 	return nil
 }
 
-// usedBytes returns the bytes of blobs and downloads. The caller has the lock.
+// usedBytes returns the bytes of blobs and downloads. The caller holds the lock.
 func (s *Store) usedBytes() int64 {
 	var used int64
 	counted := map[string]bool{}
@@ -125,7 +125,7 @@ func (s *Store) usedBytes() int64 {
 	return used
 }
 
-// Evict removes contents that no allocation needs until they are so many bytes less, or none is left.
+// Evict removes contents that no allocation pins until the store is bytes smaller, or none is left.
 func (s *Store) Evict(bytes int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +141,8 @@ func (s *Store) Evict(bytes int64) error {
 	return nil
 }
 
-// makeRoom evicts what nobody needs until size more bytes fit: downloads that nobody goes on with, then entries. The
-// caller has the lock.
+// makeRoom evicts contents until size more bytes fit: first interrupted downloads, then the least recently used
+// entries. It keeps pinned and loaded entries. The caller holds the lock.
 func (s *Store) makeRoom(size int64) error {
 	bytesFit := func() bool { return s.usedBytes()+size <= s.cfg.MaxBytes }
 	fits := func() bool { return bytesFit() && len(s.entries) < maxEntries }
@@ -156,7 +156,7 @@ func (s *Store) makeRoom(size int64) error {
 	return err
 }
 
-// pinnedIDs returns the ids of what allocations may need. The caller has the lock.
+// pinnedIDs returns the ids of the contents that allocations pin. The caller holds the lock.
 func (s *Store) pinnedIDs() map[string]bool {
 	pinned := map[string]bool{}
 	for _, ids := range s.pins {
@@ -167,8 +167,8 @@ func (s *Store) pinnedIDs() map[string]bool {
 	return pinned
 }
 
-// evictDownloads removes cut downloads that no goroutine goes on with, but not those to keep, until enough says so. The
-// caller has the lock.
+// evictDownloads removes interrupted downloads that no goroutine continues, except those in keep, until enough is true.
+// The caller holds the lock.
 func (s *Store) evictDownloads(enough func() bool, keep map[string]bool) error {
 	for _, id := range slices.Sorted(maps.Keys(s.partials)) {
 		if enough() {
@@ -184,8 +184,8 @@ func (s *Store) evictDownloads(enough func() bool, keep map[string]bool) error {
 	return nil
 }
 
-// evictEntries removes the entries that were not used for the longest time, but not those to keep, until enough says
-// so. What was loaded by hand stays. The caller has the lock.
+// evictEntries removes the least recently used entries, except those in keep and those loaded by hand, until enough is
+// true. The caller holds the lock.
 func (s *Store) evictEntries(enough func() bool, keep map[string]bool) error {
 	oldest := slices.SortedFunc(maps.Keys(s.entries), func(a, b string) int { return cmp.Compare(s.uses[a], s.uses[b]) })
 	for _, id := range oldest {
@@ -202,8 +202,8 @@ func (s *Store) evictEntries(enough func() bool, keep map[string]bool) error {
 	return nil
 }
 
-// errFull is the error of a content that does not fit. The caller has the lock.
+// errFull returns the error for a content that does not fit. The caller holds the lock.
 func (s *Store) errFull() error {
-	return fleet.Errorf(fleet.CodeUnavailable, "the store is full: of its %d MiB, %d MiB are needed by allocations on this edge, or were loaded by hand",
+	return fleet.Errorf(fleet.CodeUnavailable, "the store, of at most %d MiB, holds %d MiB and has no room for more: contents that allocations pin or that were loaded by hand stay",
 		s.cfg.MaxBytes>>20, s.usedBytes()>>20).WithHint("start the edge with a larger --store-size, or run 'local store remove'")
 }

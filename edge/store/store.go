@@ -25,8 +25,8 @@ import (
 // ErrMissing is returned for a key whose content is not in the store.
 var ErrMissing = errors.New("not in the store")
 
-// ErrDamaged is returned for a content that no longer has its checksum. It is removed, so that it can be
-// fetched again.
+// ErrDamaged is returned for a content that no longer matches its checksum. Open removes it, so that it can be fetched
+// again.
 var ErrDamaged = errors.New("the stored copy is damaged")
 
 const (
@@ -36,11 +36,12 @@ const (
 	maxRecord     = 256 << 10 // bytes of a file that is not a blob
 )
 
-// Config is where and how large a store is.
+// Config is the configuration of a Store.
 type Config struct {
 	Dir      string // made with mode 0700
-	MaxBytes int64  // of blobs and downloads; at least 1
-	// Step is called before each write, with its label; an error makes it fail. For tests; nil: nothing.
+	MaxBytes int64  // bound for blobs and downloads; at least 1
+	// Step is called with the label of each write before it happens. An error makes the write fail. It is for tests;
+	// nil does nothing.
 	Step func(label string) error
 	Now  func() time.Time // wall clock, shown in lists
 	Log  *slog.Logger
@@ -52,8 +53,8 @@ type Entry struct {
 	Key     Key
 	SHA256  string
 	Size    int64
-	Name    string    `json:",omitempty"` // of the file, where its source gave one
-	Loaded  bool      `json:",omitempty"` // by hand: it answers every request for its source
+	Name    string    `json:",omitempty"` // of the file, if its source gave one
+	Loaded  bool      `json:",omitempty"` // a person loaded it: it answers every request for its source
 	Stored  time.Time // by the edge's wall clock
 }
 
@@ -63,15 +64,15 @@ type Store struct {
 
 	mu       sync.Mutex
 	entries  map[string]Entry           // by id of the key
-	uses     map[string]int64           // count at the last use, by id
-	lastUse  int64                      // highest count
+	uses     map[string]int64           // value of lastUse at the entry's last use, by id
+	lastUse  int64                      // counts all uses
 	pins     map[fleet.AllocID][]string // ids
 	partials map[string]int64           // bytes, by id
-	busy     map[string]chan struct{}   // ids that are being downloaded; closed at the end
-	verified map[string]bool            // blobs whose checksum was read since the start
+	busy     map[string]chan struct{}   // by id: closed when the running download ends
+	verified map[string]bool            // blobs whose checksum was verified since the start
 }
 
-// Open opens the store and removes what a crash left half done.
+// Open opens the store and removes what a crash left incomplete.
 func Open(cfg Config) (*Store, error) {
 	if cfg.Dir == "" || cfg.MaxBytes < 1 || cfg.Now == nil || cfg.Log == nil {
 		return nil, errors.New("open store: a folder, a size, a clock and a logger are required")
@@ -100,8 +101,8 @@ func Open(cfg Config) (*Store, error) {
 // MaxBytes returns the bound of the store.
 func (s *Store) MaxBytes() int64 { return s.cfg.MaxBytes }
 
-// Open opens the content for a key: that of the same request, or the one that its sha256 names, or what was
-// loaded by hand for its source. Its checksums hold. Errors are ErrMissing and ErrDamaged.
+// Open opens the content for a key: the one of the same request, or the one with the key's sha256, or the one that a
+// person loaded for its source. It verifies the checksums. It returns ErrMissing or ErrDamaged.
 func (s *Store) Open(ctx context.Context, key Key) (*os.File, Entry, error) {
 	s.mu.Lock()
 	e, id, ok := s.findEntry(key)
@@ -126,7 +127,7 @@ func (s *Store) Open(ctx context.Context, key Key) (*os.File, Entry, error) {
 	return f, e, nil
 }
 
-// Has reports whether the store has an answer for a key, without a look at its content.
+// Has reports whether the store has a content for a key. It does not verify it.
 func (s *Store) Has(key Key) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,8 +167,7 @@ func (s *Store) Used() int64 {
 	return s.usedBytes()
 }
 
-// Remove drops the entries of a source, so that it is fetched again when it is next asked for. It returns how
-// many there were.
+// Remove removes the entries of a source, so that the next request fetches it again. It returns their number.
 func (s *Store) Remove(source string) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,8 +199,8 @@ func (s *Store) findEntry(key Key) (Entry, string, bool) {
 	return Entry{}, "", false
 }
 
-// verifyFile reads a blob and compares its checksums. A damaged one is dropped; a sound one that is not what the
-// key asks for is a fleet.CodeInvalid.
+// verifyFile reads a blob and verifies its checksums. It drops a damaged one. A sound blob that does not match the
+// key's checksum is a fleet.CodeInvalid.
 func (s *Store) verifyFile(ctx context.Context, f *os.File, e Entry, key Key) error {
 	own := sha256.New()
 	asked, want := newHash(key.Checksum)
@@ -230,7 +230,7 @@ func (s *Store) verifyFile(ctx context.Context, f *os.File, e Entry, key Key) er
 	return err
 }
 
-// wrongChecksum is the error of a content that is not what was asked for.
+// wrongChecksum returns the error for a content without the checksum that the key asks for.
 func wrongChecksum(key Key, got string) error {
 	return fleet.Errorf(fleet.CodeInvalid, "the content of %s has the checksum %s, not %s", key.Source, got, key.Checksum).
 		WithHint("the source has changed, or the job's checksum is wrong: correct it in the job file")
@@ -250,7 +250,7 @@ func (s *Store) dropBlob(sum string) {
 	}
 }
 
-// removeEntry removes a key, then its blob unless another key has the same. The caller has the lock.
+// removeEntry removes a key, and its blob if no other key names it. The caller holds the lock.
 func (s *Store) removeEntry(id string) error {
 	e, ok := s.entries[id]
 	if !ok {
@@ -277,7 +277,7 @@ func (s *Store) removeEntry(id string) error {
 	return nil
 }
 
-// hasBlob reports whether an entry has that content. The caller has the lock.
+// hasBlob reports whether an entry has that content. The caller holds the lock.
 func (s *Store) hasBlob(sum string) bool {
 	for _, e := range s.entries {
 		if e.SHA256 == sum {
@@ -287,7 +287,7 @@ func (s *Store) hasBlob(sum string) bool {
 	return false
 }
 
-// useEntry notes that an entry was used now. A loss of power may take that back.
+// useEntry records that an entry was just used. A loss of power may lose the record.
 func (s *Store) useEntry(id string) {
 	s.lastUse++
 	s.uses[id] = s.lastUse
@@ -297,14 +297,14 @@ func (s *Store) useEntry(id string) {
 	}
 }
 
-// writeEntry makes a key durable. Its blob is on the disk. The caller has the lock.
+// writeEntry makes a key durable, after its blob. The caller holds the lock.
 func (s *Store) writeEntry(e Entry) error {
 	text, err := json.MarshalIndent(e, "", "  ")
 	if err != nil {
 		return err
 	}
 	if len(text) > maxRecord {
-		return fleet.Errorf(fleet.CodeInvalid, "what was asked for is too long: %d bytes", len(text))
+		return fleet.Errorf(fleet.CodeInvalid, "the request, with its options, is too long: %d bytes", len(text))
 	}
 	if err := s.cfg.Step("write-key"); err != nil {
 		return err
