@@ -31,9 +31,9 @@ type rendering struct {
 	Version int
 	Digest  string // of the template block
 	Text    string
-	At      int64 // by the edge's wall clock, in seconds: shown, and nothing else
-	Reads   bool  // it comes from files or services, and may change
-	Pending bool  // the task was not told of it yet
+	At      int64 // seconds of the edge's wall clock, for display only
+	Reads   bool  // the template reads files or services, which may change
+	Pending bool  // the task has not been told of it yet
 }
 
 // renderingPath returns the file of a template's newest rendering.
@@ -41,7 +41,7 @@ func renderingPath(p *runner.Preparation, i int) string {
 	return filepath.Join(filepath.Dir(p.Config.StateDir), fmt.Sprintf("template-%d", i))
 }
 
-// readRendering returns the newest rendering of a template; false if there is none, or it is of another template.
+// readRendering returns the newest rendering of a template. It returns false if there is none for this very block.
 func readRendering(p *runner.Preparation, i int) (rendering, bool) {
 	f, err := os.Open(renderingPath(p, i))
 	if err != nil {
@@ -70,7 +70,7 @@ func decodeRendering(text []byte) (rendering, error) {
 	return r, nil
 }
 
-// writeRendering makes the newest rendering durable, unless it is there already.
+// writeRendering makes the newest rendering durable, unless the same one is on the disk already.
 func writeRendering(p *runner.Preparation, i int, r rendering) error {
 	if old, ok := readRendering(p, i); ok && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
 		return nil
@@ -117,7 +117,7 @@ func writeDestination(p *runner.Preparation, t *fleet.Template, text string) (er
 		return fmt.Errorf("write %s: %w", t.DestPath, err)
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	if isWritten(root, dest, fs.FileMode(perms), text) { // a full disk keeps no task from its restart
+	if isWritten(root, dest, fs.FileMode(perms), text) { // without a write, a full disk cannot delay a restart
 		return nil
 	}
 	if err := root.MkdirAll(path.Dir(dest), 0o755); err != nil {
@@ -154,7 +154,7 @@ func isWritten(root *os.Root, name string, mode fs.FileMode, text string) bool {
 	return err == nil && string(old) == text
 }
 
-// idOf returns an id for chown; nil leaves it as it is.
+// idOf returns an id for chown: -1, which changes nothing, for nil.
 func idOf(id *int) int {
 	if id == nil {
 		return -1
@@ -162,7 +162,7 @@ func idOf(id *int) int {
 	return *id
 }
 
-// parseEnv reads lines NAME=VALUE. A value may be quoted; empty lines, comments and "export" are left out.
+// parseEnv reads lines NAME=VALUE. A value may be quoted. It skips empty lines, comments and the word "export".
 func parseEnv(text string) (map[string]string, error) {
 	vars, n := map[string]string{}, 0
 	for line := range strings.Lines(text) {
@@ -185,7 +185,7 @@ func parseEnv(text string) (map[string]string, error) {
 	return vars, nil
 }
 
-// unquote returns a value without its quotes, or without the comment behind it.
+// unquote returns a value without its quotes, or without a comment after it.
 func unquote(value string) (string, error) {
 	switch {
 	case value == "":
@@ -199,7 +199,7 @@ func unquote(value string) (string, error) {
 	case value[0] == '"':
 		quoted, err := strconv.QuotedPrefix(value)
 		if err != nil {
-			return "", errors.New("a quote is not closed, or holds what is no escape")
+			return "", errors.New("a quote is not closed, or holds an invalid escape")
 		}
 		return strconv.Unquote(quoted)
 	}

@@ -24,13 +24,13 @@ const (
 	defaultPoll   = 5 * time.Second
 )
 
-// Config is what a Hook needs.
+// Config is the configuration of a Hook.
 type Config struct {
-	// Services returns the instances of a service that the edge knows of, or of all for ""; an error means that there
-	// is no answer now. nil: templates that read services wait for them.
+	// Services returns the instances of a service that the edge knows, or of all services for "". An error means that
+	// there is no answer now. With nil, templates that read services wait for them.
 	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
-	Routes   string        // the kernel's routes for sockaddr; "": /proc/net/route
-	Poll     time.Duration // between two looks at what templates read; 0: 5 s
+	Routes   string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
+	Poll     time.Duration // pause between two renderings; 0 means 5 s
 	Now      func() time.Time
 	Jitter   func() float64 // in [0, 1), for splay
 	Log      *slog.Logger
@@ -50,7 +50,7 @@ func NewHook(cfg Config) *Hook {
 // Name implements runner.Hook.
 func (h *Hook) Name() string { return "templates" }
 
-// Release implements runner.Hook. What is on the disk ends with the allocation's state.
+// Release implements runner.Hook. The renderings end with the allocation's state folder.
 func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
 
 // Prepare implements runner.Hook: it renders the templates into the task's folders, and adds the variables of those
@@ -114,10 +114,10 @@ func runsAtFirst(t *fleet.Template) bool {
 	return t.ChangeMode == fleet.ChangeScript && t.ChangeScript != nil && t.ChangeScript.RunOnFirstRender
 }
 
-// staleMessage says that an older rendering is used, and how old it is by the edge's wall clock.
+// staleMessage says that an older rendering is used, and its age by the edge's wall clock.
 func (h *Hook) staleMessage(what string, last rendering, err error) string {
 	at := time.Unix(last.At, 0).UTC()
-	return fmt.Sprintf("The rendering of %s is used, which is %v old: %s cannot be rendered now: %v",
+	return fmt.Sprintf("The rendering of %s is used, which is %v old, because %s cannot be rendered now: %v",
 		at.Format(time.RFC3339), h.cfg.Now().Sub(at).Round(time.Second), what, err)
 }
 
@@ -132,7 +132,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, renderTimeout,
-		fleet.Errorf(fleet.CodeInvalid, "it is not rendered within %v", renderTimeout))
+		fleet.Errorf(fleet.CodeInvalid, "rendering took longer than %v", renderTimeout))
 	defer cancel()
 	r, err := template.Render(ctx, template.Text{
 		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
@@ -179,8 +179,8 @@ func (h *Hook) listServices(ctx context.Context, namespace, name string) ([]temp
 	return out, nil
 }
 
-// readFile reads a file of the allocation's folder. One outside is a fleet.CodeInvalid; one that is not there may
-// come.
+// readFile reads a file of the allocation's folder. A file outside is a fleet.CodeInvalid. The error for a missing
+// file has no such code: the file may appear later.
 func readFile(p *runner.Preparation, name string) (text string, err error) {
 	place, err := artifacts.Destination(p, name, ".")
 	if err != nil {
@@ -206,7 +206,7 @@ func readFile(p *runner.Preparation, name string) (text string, err error) {
 	return string(b), err
 }
 
-// nameOf returns how events and errors name a template.
+// nameOf returns the name of a template for events and errors.
 func nameOf(p *runner.Preparation, i int) string {
 	return fmt.Sprintf("template %d (%s)", i+1, p.Task.Templates[i].DestPath)
 }

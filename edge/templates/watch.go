@@ -22,16 +22,16 @@ const remindEvery = 24 * time.Hour
 // maxScriptOutput bounds what is kept of a script's output.
 const maxScriptOutput = 2 << 10
 
-// watch is the watch over the templates of one attempt.
+// watch watches the templates of one attempt.
 type watch struct {
 	hook    *Hook
 	p       *runner.Preparation
 	control runner.TaskControl
-	failing map[int]time.Time // when an event said so, by index
+	failing map[int]time.Time // time of the last event about the failure, by index
 }
 
-// Watch implements runner.Watcher: it tells the task of changes that it was not told of yet, and looks at what its
-// templates read.
+// Watch implements runner.Watcher: it first tells the task of changes that an earlier agent left pending, then renders
+// the templates again and again.
 func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
 	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}}
 	var watched, pending []int
@@ -65,7 +65,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 	}
 }
 
-// renderAgain renders a template, and reports whether the task has to be told. An error means that the watch ends.
+// renderAgain renders a template, and reports whether the task must be told. An error ends the watch.
 func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 	last, ok := readRendering(w.p, i)
 	if !ok {
@@ -90,7 +90,7 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 	if next.Text == last.Text {
 		if next.At-last.At >= refreshEvery {
 			next.Pending = last.Pending
-			_ = writeRendering(w.p, i, next) // its age is only shown
+			_ = writeRendering(w.p, i, next) // for its age, which is only shown
 		}
 		return false, nil
 	}
@@ -104,7 +104,7 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 	return next.Pending, nil
 }
 
-// waitUntilSettled waits for the template's wait block. It returns false when ctx ends first.
+// waitUntilSettled waits as long as the template's wait block says. It returns false when ctx ends first.
 func (w *watch) waitUntilSettled(ctx context.Context, t *fleet.Template) bool {
 	if t.Wait == nil || t.Wait.Min == nil || *t.Wait.Min <= 0 {
 		return true
@@ -112,7 +112,7 @@ func (w *watch) waitUntilSettled(ctx context.Context, t *fleet.Template) bool {
 	return pace.Rest(ctx, *t.Wait.Min)
 }
 
-// noteFailure sends an event when a template cannot be rendered any more, and once a day from then on.
+// noteFailure sends an event when a template can no longer be rendered, and again once a day.
 func (w *watch) noteFailure(ctx context.Context, i int, last rendering, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,7 +125,7 @@ func (w *watch) noteFailure(ctx context.Context, i int, last rendering, err erro
 	return w.control.Event(ctx, fleet.TaskTemplate, w.hook.staleMessage(nameOf(w.p, i), last, err))
 }
 
-// tellTask does what the change modes of changed templates ask for, after a random part of their longest splay.
+// tellTask applies the change modes of changed templates, after a random part of their longest splay.
 func (w *watch) tellTask(ctx context.Context, changed []int) error {
 	if len(changed) == 0 {
 		return nil
@@ -150,7 +150,7 @@ func (w *watch) tellTask(ctx context.Context, changed []int) error {
 		return context.Cause(ctx)
 	}
 	why := "Rendered again: " + strings.Join(names, ", ")
-	if restart { // which journals it: the next attempt has the new files
+	if restart { // Restart journals this: the next attempt gets the new files
 		return w.control.Restart(ctx, why)
 	}
 	slices.Sort(signals)
@@ -169,7 +169,7 @@ func (w *watch) tellTask(ctx context.Context, changed []int) error {
 	return w.clearPending(ctx, changed)
 }
 
-// runScript runs the script of a template beside the task, and sends an event with what became of it.
+// runScript runs the script of a template beside the task, and sends an event with the outcome.
 func (w *watch) runScript(ctx context.Context, i int) error {
 	s := w.p.Task.Templates[i].ChangeScript
 	if s == nil {
