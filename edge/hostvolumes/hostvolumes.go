@@ -1,9 +1,9 @@
-// Package hostvolumes makes and deletes the dynamic host volumes of an edge, as its hub says.
+// Package hostvolumes makes and deletes the dynamic host volumes of an edge for its hub.
 //
-// edge.Open makes a Keeper, gives it what a hub delivers, and offers its volumes to the tasks. Run is its only
-// goroutine. What is wanted is journaled before Accept returns, and what was done together with the row that
-// says it, so that each step is done again after a crash. A folder is deleted only if a hub says so and no
-// allocation uses it. The folders themselves are below Config.Dir, or belong to whoever registered them.
+// edge.Open makes a Keeper, passes it the volumes that a hub delivers, and offers the ready ones to the tasks. Run is
+// its only goroutine. Accept journals the hub's wish before it returns. The result of a step is journaled together
+// with its row, so a crash repeats the step. A folder is deleted only if a hub says so and no allocation uses it.
+// The folders of mkdir are below Config.Dir; the folder of a registered volume is anywhere, and is never deleted.
 package hostvolumes
 
 import (
@@ -38,16 +38,16 @@ type Journal interface {
 // Config of a Keeper. All fields but Retry are required.
 type Config struct {
 	Journal Journal
-	Dir     string // of the folders that the plugin mkdir makes
+	Dir     string // holds the folders that the plugin mkdir makes
 	// Used reports whether an allocation that has not ended uses the volume of that name.
 	Used  func(ctx context.Context, namespace, name string) (bool, error)
-	Retry time.Duration // how soon a step that failed, or has to wait, is tried again; 0: 5 s
+	Retry time.Duration // pause before an unfinished step is tried again; 0 means 5 s
 	Log   *slog.Logger
 }
 
 const (
 	defaultRetry = 5 * time.Second
-	// keyPrefix begins the journal's keys of volumes. They belong to no allocation.
+	// keyPrefix begins the journal keys of volumes, which belong to no allocation.
 	keyPrefix     = "volume/"
 	noAlloc       = fleet.AllocID("")
 	recordVersion = 1
@@ -56,12 +56,12 @@ const (
 	maxRecord  = 256 << 10
 )
 
-// record is what the journal holds of one volume.
+// record is the journal's record of one volume.
 type record struct {
 	Version int                     `cbor:"1,keyasint"`
 	Wanted  syncproto.DesiredVolume `cbor:"2,keyasint"`
 	Ready   bool                    `cbor:"3,keyasint,omitempty"`
-	Failure string                  `cbor:"4,keyasint,omitempty"` // reported last
+	Failure string                  `cbor:"4,keyasint,omitempty"` // the last reported failure
 }
 
 // Keeper makes and deletes volumes. Its methods may be called from any goroutine.
@@ -74,7 +74,7 @@ type Keeper struct {
 	records   map[fleet.VolumeID]record
 }
 
-// Open makes the Keeper and reads which volumes there are.
+// Open makes the Keeper and reads the volumes from the journal.
 func Open(cfg Config) (*Keeper, error) {
 	if cfg.Retry == 0 {
 		cfg.Retry = defaultRetry
@@ -94,7 +94,7 @@ func Open(cfg Config) (*Keeper, error) {
 			err = fmt.Errorf("it is the record of volume %.64q", r.Wanted.ID)
 		}
 		if err != nil {
-			cfg.Log.Error("record of a host volume not readable: a hub delivers it again", "volume_id", id, "error", err)
+			cfg.Log.Error("record of a host volume not readable: the hub will deliver it again", "volume_id", id, "error", err)
 			continue
 		}
 		k.records[fleet.VolumeID(id)] = r
@@ -104,7 +104,7 @@ func Open(cfg Config) (*Keeper, error) {
 
 var decoder = codec.NewDecoder(codec.Limits{Nesting: 8, Elements: 1000, Pairs: 1000})
 
-// decodeRecord is the inverse of encoding a record.
+// decodeRecord decodes a record and checks its version and id.
 func decodeRecord(raw []byte) (record, error) {
 	var r record
 	if len(raw) > maxRecord {
@@ -119,12 +119,12 @@ func decodeRecord(raw []byte) (record, error) {
 	return r, nil
 }
 
-// validID reports whether the id is the name of a folder, and no path.
+// validID reports whether the id can name a folder and is no path.
 func validID(id fleet.VolumeID) bool {
 	return id != "" && len(id) <= 64 && filepath.IsLocal(string(id)) && !strings.ContainsAny(string(id), `/\.`)
 }
 
-// Accept journals what a hub wants of volumes. Volumes that it does not name stay as they are.
+// Accept journals the volumes that a hub delivers. Volumes that are not among them stay as they are.
 func (k *Keeper) Accept(ctx context.Context, wanted []syncproto.DesiredVolume) error {
 	for _, w := range wanted {
 		if err := k.acceptVolume(ctx, w); err != nil {
@@ -135,7 +135,7 @@ func (k *Keeper) Accept(ctx context.Context, wanted []syncproto.DesiredVolume) e
 	return nil
 }
 
-// acceptVolume journals what a hub wants of a volume.
+// acceptVolume journals one delivered volume.
 func (k *Keeper) acceptVolume(ctx context.Context, w syncproto.DesiredVolume) error {
 	k.recording.Lock()
 	defer k.recording.Unlock()
@@ -149,12 +149,12 @@ func (k *Keeper) acceptVolume(ctx context.Context, w syncproto.DesiredVolume) er
 	}
 	next := record{Version: recordVersion, Wanted: w, Ready: before.Ready && !w.Pending && sameVolume(before.Wanted, w), Failure: before.Failure}
 	if w.Pending || !known {
-		next.Failure = "" // said again
+		next.Failure = "" // a failure of the new delivery is reported even if it is the same
 	}
 	return k.journalRecord(ctx, next)
 }
 
-// recordStep journals what became of a volume, with a row, unless a hub wants something else of it by now.
+// recordStep journals the outcome of a step with its row. It does nothing if a hub wants something else by now.
 func (k *Keeper) recordStep(ctx context.Context, did record, row fleet.Transition) error {
 	k.recording.Lock()
 	defer k.recording.Unlock()
@@ -189,7 +189,7 @@ func (k *Keeper) journalRecord(ctx context.Context, r record, rows ...fleet.Tran
 	return nil
 }
 
-// Wake makes Run look at the volumes now. It does not wait.
+// Wake makes Run process the volumes now. It does not wait.
 func (k *Keeper) Wake() {
 	select {
 	case k.wake <- struct{}{}:
@@ -236,7 +236,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// settleVolumes does what is left to do, and reports whether that is all done.
+// settleVolumes makes and deletes the volumes that need it, and reports whether none is left.
 func (k *Keeper) settleVolumes(ctx context.Context) bool {
 	k.mu.Lock()
 	todo := map[fleet.VolumeID]record{}
@@ -261,7 +261,8 @@ func (k *Keeper) settleVolumes(ctx context.Context) bool {
 	return done
 }
 
-// makeVolume makes the folder of a volume, or looks at that of a registered one, and reports that it is ready.
+// makeVolume makes the folder of a volume, or checks that the folder of a registered one exists. It reports the volume
+// as ready.
 func (k *Keeper) makeVolume(ctx context.Context, r record) error {
 	path := k.pathOf(r.Wanted)
 	if r.Wanted.Path == "" {
@@ -279,7 +280,7 @@ func (k *Keeper) makeVolume(ctx context.Context, r record) error {
 	})
 }
 
-// makeFolder makes a folder as the plugin mkdir of Nomad does: with the parameters mode, uid and gid.
+// makeFolder makes a folder like Nomad's plugin mkdir, with the parameters mode, uid and gid.
 func makeFolder(path string, parameters map[string]string) error {
 	mode, uid, gid := uint64(0o700), int64(-1), int64(-1)
 	for name, into := range map[string]*int64{"uid": &uid, "gid": &gid} {
@@ -312,7 +313,7 @@ func makeFolder(path string, parameters map[string]string) error {
 	return os.Chmod(path, os.FileMode(mode)) // the umask may have narrowed it
 }
 
-// deleteVolume deletes the folder of a volume that no allocation uses, unless it was registered, and reports it.
+// deleteVolume deletes a volume that no allocation uses, and reports it. The folder of a registered volume stays.
 func (k *Keeper) deleteVolume(ctx context.Context, r record) error {
 	used, err := k.cfg.Used(ctx, r.Wanted.Namespace, r.Wanted.Name)
 	switch {
@@ -321,7 +322,7 @@ func (k *Keeper) deleteVolume(ctx context.Context, r record) error {
 	case used:
 		return errors.New("an allocation on this edge uses it")
 	}
-	message := fmt.Sprintf("host volume %s is given up, its folder stays", r.Wanted.Name)
+	message := fmt.Sprintf("host volume %s is deleted, its folder stays", r.Wanted.Name)
 	if r.Wanted.Path == "" {
 		message = fmt.Sprintf("host volume %s is deleted", r.Wanted.Name)
 		if err := os.RemoveAll(k.pathOf(r.Wanted)); err != nil {
@@ -338,7 +339,7 @@ func (k *Keeper) deleteVolume(ctx context.Context, r record) error {
 	return nil
 }
 
-// reportFailure journals once why a volume is not made or deleted yet. It is tried again all the same.
+// reportFailure journals why a step failed, once for each reason. Run tries the step again.
 func (k *Keeper) reportFailure(ctx context.Context, r record, why string) {
 	if r.Failure == why || ctx.Err() != nil {
 		return

@@ -215,7 +215,7 @@ func TestRegisteredFolderStays(t *testing.T) {
 	k.wantRows("v1 pending", "v1 ready")
 	v.Delete = true
 	k.accept(v)
-	k.wantRows("v1 pending", "v1 ready", "v1 deleted: host volume data is given up, its folder stays")
+	k.wantRows("v1 pending", "v1 ready", "v1 deleted: host volume data is deleted, its folder stays")
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
 	}

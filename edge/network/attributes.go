@@ -15,7 +15,7 @@ import (
 // bridgePlugins are the plugins that mode bridge needs.
 var bridgePlugins = []string{"bridge", "firewall", "host-local", "portmap"}
 
-// pluginVersion is the version of a plugin, as long as its file does not change.
+// pluginVersion is the version of a plugin, valid until the plugin's file changes.
 type pluginVersion struct {
 	modified time.Time
 	size     int64
@@ -38,7 +38,7 @@ func (h *Hook) Attributes(ctx context.Context) map[string]string {
 		}
 	}
 	if _, err := exec.LookPath("iptables"); err != nil && why == "" {
-		why = "the program iptables is missing, which the plugins call"
+		why = "the plugins need the program iptables, which is missing"
 	}
 	h.addMode(attrs, fleet.NetworkBridge, why)
 	networks, err := readNetworkConfigs(h.cfg.ConfigDir)
@@ -69,7 +69,7 @@ func (h *Hook) addMode(attrs map[string]string, mode, why string) {
 	h.logOnce(mode, why)
 }
 
-// logOnce logs why something does not work, when that changes.
+// logOnce logs why a mode does not work, when the reason changes.
 func (h *Hook) logOnce(key, why string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -92,7 +92,7 @@ func (h *Hook) findPlugin(name string) (string, error) {
 		WithHint("install containernetworking-plugins, or set --cni-path")
 }
 
-// pluginVersions returns the version of each plugin, by name. A plugin runs once, until its file changes.
+// pluginVersions returns the version of each plugin, by name. It runs a plugin once for each version of its file.
 func (h *Hook) pluginVersions(ctx context.Context) map[string]string {
 	versions := map[string]string{}
 	for _, dir := range filepath.SplitList(h.cfg.PluginPath) {
@@ -114,7 +114,7 @@ func (h *Hook) pluginVersions(ctx context.Context) map[string]string {
 	return versions
 }
 
-// versionOf returns the version of a plugin; "": it says none.
+// versionOf returns the version of a plugin, or "" if the plugin prints none.
 func (h *Hook) versionOf(ctx context.Context, path string, info os.FileInfo) string {
 	h.mu.Lock()
 	v, ok := h.versions[path]
@@ -128,7 +128,7 @@ func (h *Hook) versionOf(ctx context.Context, path string, info os.FileInfo) str
 	var out limitedBuffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
 	if err := cmd.Run(); err != nil && ctx.Err() != nil {
-		return "" // asked again at the next reading
+		return "" // tried again at the next fingerprint
 	}
 	v = pluginVersion{info.ModTime(), info.Size(), parsePluginVersion(out.String())}
 	h.mu.Lock()
@@ -142,8 +142,8 @@ var (
 	protocolText = regexp.MustCompile(`CNI protocol versions supported: ([0-9., ]+)`)
 )
 
-// parsePluginVersion reads the text that a plugin says without a command. A plugin that was built without its
-// version, as Debian's, has that of its newest protocol.
+// parsePluginVersion parses the text that a plugin prints without a command. For a plugin that was built without a
+// version, as Debian's are, it returns the newest CNI protocol version.
 func parsePluginVersion(text string) string {
 	if m := versionText.FindStringSubmatch(text); m != nil {
 		return "v" + m[1]

@@ -24,7 +24,7 @@ const (
 	cniPrefix     = "cni/"
 	cniVersion    = "0.4.0"
 	interfaceName = "eth0"
-	// pluginTimeout bounds one call of a plugin, maxPluginOutput its answer and a file of configuration.
+	// pluginTimeout bounds one call of a plugin. maxPluginOutput bounds its answer, and a configuration file.
 	pluginTimeout   = time.Minute
 	maxPluginOutput = 1 << 20
 	maxPlugins      = 32
@@ -62,7 +62,7 @@ type pluginResult struct {
 	} `json:"dns"`
 }
 
-// planPlugins fills in how the allocation will be added to its network.
+// planPlugins fills in the plugins and arguments that will add the allocation to its network.
 func (h *Hook) planPlugins(s *State, p *runner.Preparation, n drivers.Network, conf *fleet.CNIConfig) error {
 	var c networkConfig
 	switch {
@@ -80,7 +80,7 @@ func (h *Hook) planPlugins(s *State, p *runner.Preparation, n drivers.Network, c
 	s.Args = pluginArgs(p, conf)
 	for _, port := range n.Ports {
 		ip := port.HostIP
-		if ip != "" && !p.Node.HasAddress(ip) { // the edge has another address since the placement
+		if ip != "" && !p.Node.HasAddress(ip) { // the address of the edge has changed since the placement
 			ip = p.Node.HostAddresses(fleet.DefaultHostNetwork)[0].IP
 		}
 		for _, protocol := range []string{"tcp", "udp"} {
@@ -98,7 +98,7 @@ func pluginArgs(p *runner.Preparation, conf *fleet.CNIConfig) string {
 			args = append(args, k+"="+p.Replace(v))
 		}
 	}
-	args = slices.DeleteFunc(args, func(s string) bool { return strings.Contains(s, ";") || strings.Count(s, "=") != 1 }) // they have no place in CNI_ARGS
+	args = slices.DeleteFunc(args, func(s string) bool { return strings.Contains(s, ";") || strings.Count(s, "=") != 1 }) // CNI_ARGS cannot hold them
 	slices.Sort(args)
 	return strings.Join(args, ";")
 }
@@ -120,14 +120,14 @@ func (h *Hook) bridgeConfig() networkConfig {
 	for _, p := range plugins {
 		b, err := json.Marshal(p)
 		if err != nil {
-			panic(fmt.Sprintf("encode the bridge network: %v", err)) // texts alone
+			panic(fmt.Sprintf("encode the bridge network: %v", err)) // strings always encode
 		}
 		c.Plugins = append(c.Plugins, b)
 	}
 	return c
 }
 
-// findNetworkConfig reads the network of a name from the folder of networks.
+// findNetworkConfig reads the network with that name from a folder of CNI networks.
 func findNetworkConfig(dir, name string) (networkConfig, error) {
 	all, err := readNetworkConfigs(dir)
 	if c, ok := all[name]; ok {
@@ -137,7 +137,7 @@ func findNetworkConfig(dir, name string) (networkConfig, error) {
 }
 
 // readNetworkConfigs reads the networks of a folder, by name. The first file of a name counts, as in CNI. The error
-// tells which files are none.
+// names the files that are no networks.
 func readNetworkConfigs(dir string) (map[string]networkConfig, error) {
 	entries, err := os.ReadDir(dir) // in order of their names
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -179,11 +179,11 @@ func readNetworkConfig(path string) (networkConfig, error) {
 // decodeNetworkConfig reads a list of plugins, or the configuration of a single one.
 func decodeNetworkConfig(b []byte) (networkConfig, error) {
 	if len(b) > maxPluginOutput {
-		return networkConfig{}, fmt.Errorf("it has more than %d bytes", maxPluginOutput)
+		return networkConfig{}, fmt.Errorf("the file has more than %d bytes", maxPluginOutput)
 	}
 	var c networkConfig
 	if err := json.Unmarshal(b, &c); err != nil {
-		return c, fmt.Errorf("decode it: %w", err)
+		return c, fmt.Errorf("decode the file: %w", err)
 	}
 	if len(c.Plugins) == 0 {
 		c.Plugins = []json.RawMessage{b}
@@ -199,7 +199,7 @@ func decodeNetworkConfig(b []byte) (networkConfig, error) {
 	return c, nil
 }
 
-// pluginType returns the program of a plugin.
+// pluginType returns the name of a plugin's program.
 func pluginType(conf json.RawMessage) (string, error) {
 	var p struct {
 		Type string `json:"type"`
@@ -213,7 +213,7 @@ func pluginType(conf json.RawMessage) (string, error) {
 	return p.Type, nil
 }
 
-// addToNetwork calls the plugins for a namespace, and stores what they answer.
+// addToNetwork calls the plugins for a namespace, and stores their result.
 func (h *Hook) addToNetwork(ctx context.Context, s *State) error {
 	for _, conf := range s.Plugins {
 		result, err := h.callPlugin(ctx, "ADD", *s, conf)
@@ -234,7 +234,7 @@ func (h *Hook) addToNetwork(ctx context.Context, s *State) error {
 	return nil
 }
 
-// allocAddress returns the address inside the namespace, an IPv4 one if there is one; "": there is none.
+// allocAddress returns the address inside the namespace, preferably an IPv4 one, or "".
 func (r *pluginResult) allocAddress() string {
 	found := ""
 	for _, ip := range r.IPs {
@@ -255,10 +255,10 @@ func (r *pluginResult) allocAddress() string {
 	return found
 }
 
-// removeFromNetwork calls the plugins in reverse order. Each of them may be called again.
+// removeFromNetwork calls the plugins in reverse order. A plugin may be called several times.
 func (h *Hook) removeFromNetwork(ctx context.Context, s State) error {
 	if !isNamespace(s.Namespace) {
-		s.Namespace = "" // the plugins then free what they keep outside of it
+		s.Namespace = "" // without a namespace the plugins free only addresses and rules of the host
 	}
 	var errs []error
 	for _, conf := range slices.Backward(s.Plugins) {
@@ -300,7 +300,7 @@ func (h *Hook) callPlugin(ctx context.Context, command string, s State, conf jso
 	return stdout.Bytes(), nil
 }
 
-// pluginInput adds the fields to a plugin's configuration that depend on the allocation.
+// pluginInput adds the fields that depend on the allocation to a plugin's configuration.
 func pluginInput(conf json.RawMessage, s State) ([]byte, error) {
 	var c map[string]any
 	if err := json.Unmarshal(conf, &c); err != nil {
@@ -321,7 +321,7 @@ func pluginInput(conf json.RawMessage, s State) ([]byte, error) {
 	return b, nil
 }
 
-// pluginError returns the text of a plugin's error, which is JSON on its standard output.
+// pluginError returns the text of a plugin's error, which the plugin prints as JSON.
 func pluginError(stdout, stderr []byte) string {
 	var e struct {
 		Msg     string `json:"msg"`

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// createNamespace makes a network namespace with a loopback interface and mounts it on a file, which keeps it.
+// createNamespace makes a network namespace with a loopback interface, and mounts it on a file, which keeps it alive.
 func createNamespace(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o444)
 	if err != nil {
@@ -41,7 +41,7 @@ func mountNewNamespace(path string) error {
 	return unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()), path, "none", unix.MS_BIND, "")
 }
 
-// enableLoopback sets the interface lo of the calling thread's namespace up.
+// enableLoopback brings up the interface lo in the calling thread's namespace.
 func enableLoopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -56,13 +56,13 @@ func enableLoopback() error {
 	return unix.IoctlIfreq(s, unix.SIOCSIFFLAGS, request)
 }
 
-// isNamespace reports whether a namespace is mounted at path. A file that an earlier boot left is none.
+// isNamespace reports whether a namespace is mounted at path. A file of an earlier boot is only a file.
 func isNamespace(path string) bool {
 	var s unix.Statfs_t
 	return path != "" && unix.Statfs(path, &s) == nil && uint32(s.Type) == unix.NSFS_MAGIC
 }
 
-// removeNamespace unmounts a namespace and removes its file. A namespace that is gone is no error.
+// removeNamespace unmounts a namespace and removes its file. A missing namespace is no error.
 func removeNamespace(path string) error {
 	if path == "" {
 		return nil
@@ -78,7 +78,7 @@ func removeNamespace(path string) error {
 	return nil
 }
 
-// whyNoNamespaces says why this process cannot make network namespaces; "": it can.
+// whyNoNamespaces says why this process cannot make network namespaces, or returns "".
 func whyNoNamespaces() string {
 	if os.Geteuid() != 0 {
 		return "the agent does not run as root"

@@ -3,8 +3,8 @@
 // node attributes are put together in cmd/edged.
 //
 // It starts no goroutine. A folder of this boot below Config.RunDir has, for each allocation, a file on which
-// the namespace is mounted, and a State, which is written before anything is made: so an agent that died in
-// between finds what it has to undo. The folder also has the leases of addresses, which all edges of a machine
+// the namespace is mounted, and a State, which is written before each step: after a crash the agent reads
+// there which steps it must undo. The folder also has the leases of addresses, which all edges of a machine
 // share. After a reboot all of this is stale: a new boot has a new folder, and old ones are removed.
 package network
 
@@ -38,18 +38,18 @@ const (
 	DefaultSubnet     = "172.26.64.0/20"
 )
 
-// Config of a Hook. Drivers, Dir and Log are required.
+// Config is the configuration of a Hook. Drivers, Dir and Log are required.
 type Config struct {
 	Drivers map[string]drivers.Driver // by name
-	// Dir is the data directory of the edge. Edges of one machine are told apart by it.
+	// Dir is the data directory of the edge. It tells the edges of one machine apart.
 	Dir    string
 	BootID fleet.BootID // a namespace of another boot is never used; "": the kernel's
 	RunDir string       // "": DefaultRunDir
 	// PluginPath lists the folders of CNI plugins, with colons; "": DefaultPluginPath.
 	PluginPath string
-	ConfigDir  string // of the networks cni/NAME; "": DefaultConfigDir
+	ConfigDir  string // holds the networks cni/NAME; "": DefaultConfigDir
 	Bridge     string // network interface of mode bridge; "": DefaultBridge
-	Subnet     string // of its addresses; "": DefaultSubnet
+	Subnet     string // addresses of mode bridge; "": DefaultSubnet
 	Log        *slog.Logger
 }
 
@@ -61,10 +61,10 @@ type Hook struct {
 	mu        sync.Mutex
 	locks     map[fleet.AllocID]*allocLock
 	versions  map[string]pluginVersion // by path of the plugin
-	whyNoneOf map[string]string        // last logged reason why a mode is not available
+	whyNoneOf map[string]string        // last logged reason why a mode does not work, by mode
 }
 
-// allocLock is held while the network of one allocation changes. users counts its holder and those who wait.
+// allocLock is held while the network of one allocation changes. users counts the goroutines that hold it or wait.
 type allocLock struct {
 	sync.Mutex
 	users int
@@ -102,7 +102,7 @@ var (
 // Name returns "network".
 func (h *Hook) Name() string { return "network" }
 
-// Prepare makes the allocation's network, unless this boot has it already, and gives it to the task.
+// Prepare makes the allocation's network, unless this boot has made it already, and gives it to the task.
 func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 	g := p.Alloc.Group()
 	asked := fleet.NetworkResource{}
@@ -148,8 +148,8 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 // Release removes the allocation's network.
 func (h *Hook) Release(ctx context.Context, a fleet.Alloc) error { return h.removeNetwork(ctx, a.ID) }
 
-// RemoveOrphans removes the networks of allocations that have ended, which an agent left that died, and the
-// folders of earlier boots.
+// RemoveOrphans removes the networks of ended allocations, which an agent left when it died, and the folders of
+// earlier boots.
 func (h *Hook) RemoveOrphans(ctx context.Context, hasEnded func(fleet.AllocID) bool) error {
 	var errs []error
 	boots, err := os.ReadDir(h.cfg.RunDir)
@@ -172,11 +172,11 @@ func (h *Hook) RemoveOrphans(ctx context.Context, hasEnded func(fleet.AllocID) b
 	return errors.Join(errs...)
 }
 
-// checkDriver refuses a network that the task's driver cannot give it.
+// checkDriver refuses a network that the task's driver does not support.
 func (h *Hook) checkDriver(t *fleet.Task, n drivers.Network) error {
 	d, ok := h.cfg.Drivers[t.Driver]
 	if !ok {
-		return nil // the start fails with a better error
+		return nil // the start will fail with a better error
 	}
 	can, need := d.Capabilities(), n.Mode
 	if strings.HasPrefix(need, cniPrefix) {
@@ -209,13 +209,13 @@ func (h *Hook) findOrCreate(ctx context.Context, p *runner.Preparation, n driver
 		return s, nil
 	}
 	if known {
-		s.Ready = false // the next one has another name, which no remains of this one can block
+		s.Ready = false // the next container has a new name, so remains of this one cannot block it
 		if err := h.destroyNetwork(ctx, id, s); err != nil {
 			return s, err
 		}
 	}
 	s = State{Version: stateVersion, Boot: h.cfg.BootID, Mode: n.Mode, Container: string(id) + "-" + fleet.Short(fleet.NewUUID(nil))}
-	if n.Mode != fleet.NetworkNone { // drivers that make namespaces can do without a network themselves
+	if n.Mode != fleet.NetworkNone { // a driver that makes namespaces provides mode none itself
 		s.Creator = h.creatorOf(p.Alloc.Group())
 	}
 	if err := h.planPlugins(&s, p, n, conf); err != nil {
@@ -227,7 +227,7 @@ func (h *Hook) findOrCreate(ctx context.Context, p *runner.Preparation, n driver
 	return s, nil
 }
 
-// createNetwork makes the namespace and joins it to its network. The state is on disk before each step.
+// createNetwork makes the namespace and joins it to its network. It writes the state to the disk before each step.
 func (h *Hook) createNetwork(ctx context.Context, id fleet.AllocID, s *State, hostname string) error {
 	if s.Creator == "" {
 		s.Namespace = filepath.Join(h.bootDir(), string(id)+namespaceSuffix)
@@ -271,8 +271,8 @@ func (h *Hook) removeNetwork(ctx context.Context, id fleet.AllocID) error {
 	return h.destroyNetwork(ctx, id, s)
 }
 
-// destroyNetwork undoes createNetwork, as far as it went. The state is removed last. Where plugins fail for a network
-// that was complete, it stays, and RemoveOrphans calls them again.
+// destroyNetwork undoes the steps that createNetwork did, and removes the state last. If a plugin fails for a complete
+// network, the state stays, and RemoveOrphans calls the plugins again.
 func (h *Hook) destroyNetwork(ctx context.Context, id fleet.AllocID, s State) error {
 	err := h.removeFromNetwork(ctx, s)
 	if err != nil && !s.Ready {
@@ -290,7 +290,7 @@ func (h *Hook) destroyNetwork(ctx context.Context, id fleet.AllocID, s State) er
 	return h.removeState(id)
 }
 
-// creatorOf returns the driver that makes the namespaces of a group itself, or "".
+// creatorOf returns the driver of a group that makes the namespace itself, or "".
 func (h *Hook) creatorOf(g *fleet.TaskGroup) string {
 	for i := range g.Tasks {
 		if _, ok := h.cfg.Drivers[g.Tasks[i].Driver].(drivers.NetworkCreator); ok {
@@ -336,8 +336,8 @@ func replaceDNS(d *fleet.DNSConfig, replace func(string) string) *fleet.DNSConfi
 	return &fleet.DNSConfig{Servers: each(d.Servers), Searches: each(d.Searches), Options: each(d.Options)}
 }
 
-// withAllocAddresses returns env with the addresses of an allocation's ports in its own network, as Nomad has
-// them.
+// withAllocAddresses returns env with the addresses of the ports inside the allocation's own network, under Nomad's
+// names.
 func withAllocAddresses(env map[string]string, ports []fleet.AssignedPort, s State) map[string]string {
 	if s.IP == "" {
 		return env
@@ -356,5 +356,5 @@ func withAllocAddresses(env map[string]string, ports []fleet.AssignedPort, s Sta
 
 var envName = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// insidePort is the number of a port in the allocation's network.
+// insidePort returns the number of a port inside the allocation's network.
 func insidePort(p fleet.AssignedPort) int { return cmp.Or(max(p.To, 0), p.Value) }

@@ -21,18 +21,18 @@ const (
 	maxStateBytes   = 1 << 20
 )
 
-// State is what is known of the network of one allocation. It lies beside the namespace.
+// State records the network of one allocation. Its file lies beside the namespace.
 type State struct {
 	Version   int
 	Boot      fleet.BootID
 	Mode      string
-	Container string // CNI_CONTAINERID: another one each time that the network is made
-	Creator   string `json:",omitempty"` // the driver that made the namespace; "": this package
-	Namespace string // its path; "": not made yet
+	Container string // CNI_CONTAINERID: a new one each time that the network is made
+	Creator   string `json:",omitempty"` // the driver that makes the namespace; "" means this package
+	Namespace string // path of the namespace; "": not made yet
 	Ready     bool   // everything is made
 	IP        string `json:",omitempty"`
 	DNS       fleet.DNSConfig
-	// Plugins are called one after another. An allocation is removed with the ones that it was added with.
+	// Plugins are called in this order. An allocation is removed by the same plugins that added it.
 	Plugins []json.RawMessage `json:",omitempty"`
 	Name    string            `json:",omitempty"` // of the CNI network
 	CNI     string            `json:",omitempty"` // version of its configuration
@@ -41,21 +41,20 @@ type State struct {
 	Result  json.RawMessage   `json:",omitempty"` // of the last plugin
 }
 
-// bootDir is the folder of this edge's namespaces of this boot.
+// bootDir is the folder of this edge's namespaces in this boot.
 func (h *Hook) bootDir() string {
 	sum := sha256.Sum256([]byte(h.cfg.Dir))
 	return filepath.Join(h.cfg.RunDir, bootPrefix+h.bootID, hex.EncodeToString(sum[:6]))
 }
 
-// leasesDir is the folder in which the plugins of all edges of the machine keep the addresses that they gave.
+// leasesDir is the folder in which the plugins of all edges of the machine record the addresses in use.
 func (h *Hook) leasesDir() string { return filepath.Join(h.cfg.RunDir, bootPrefix+h.bootID, "leases") }
 
 func (h *Hook) statePath(id fleet.AllocID) string {
 	return filepath.Join(h.bootDir(), string(id)+stateSuffix)
 }
 
-// readState returns the state of an allocation; false: there is none. A damaged state is one of which nothing
-// but the place of the namespace is known.
+// readState returns the state of an allocation, or false. Of a damaged state only the path of the namespace is known.
 func (h *Hook) readState(id fleet.AllocID) (State, bool, error) {
 	f, err := os.Open(h.statePath(id))
 	if errors.Is(err, os.ErrNotExist) {
@@ -71,7 +70,7 @@ func (h *Hook) readState(id fleet.AllocID) (State, bool, error) {
 	}
 	s, err := decodeState(b)
 	if err != nil {
-		h.cfg.Log.Warn("state of a network not readable: it is made anew", "alloc_id", string(id), "error", err)
+		h.cfg.Log.Warn("state of a network not readable: making the network again", "alloc_id", string(id), "error", err)
 		s = State{Version: stateVersion, Namespace: filepath.Join(h.bootDir(), string(id)+namespaceSuffix)}
 	}
 	return s, true, nil
@@ -111,10 +110,10 @@ func (h *Hook) writeState(id fleet.AllocID, s State) error {
 	return nil
 }
 
-// removeState forgets the network of an allocation.
+// removeState removes the file with the network state of an allocation.
 func (h *Hook) removeState(id fleet.AllocID) error {
 	if err := os.Remove(h.statePath(id)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("forget the network of allocation %s: %w", fleet.Short(id), err)
+		return fmt.Errorf("remove the network state of allocation %s: %w", fleet.Short(id), err)
 	}
 	return nil
 }
