@@ -44,12 +44,12 @@ type Config struct {
 	Journal   Journal
 	NewRunner contract.New
 	BootID    fleet.BootID
-	Dir       string // DATA/allocs, with a folder for each allocation
-	TasksDir  string // DATA/tasks, likewise, for what runners keep until an allocation ends; "": nothing is kept
+	Dir       string // DATA/allocs, which has a folder for each allocation
+	TasksDir  string // DATA/tasks: folders that runners keep until their allocation ends; "": none
 	KeepEnded int    // ended allocations that keep their folder; 0: 50
 	TimeZone  string // of the site, for update windows; "": UTC
-	Checks    Checks // of services; nil: none, and health depends on tasks only
-	// WhyFull returns why no new allocation may start, because the disk is almost full; "": it may. nil: never full.
+	Checks    Checks // checks of services; nil: none, and health depends on tasks only
+	// WhyFull returns why no new allocation may start on an almost full disk, or "". nil: the disk is never full.
 	WhyFull func() string
 	Now     func() time.Time // wall clock, for launches of periodic jobs; nil: time.Now
 	Log     *slog.Logger
@@ -80,7 +80,7 @@ type Allocs struct {
 
 // activeAlloc is an allocation that has a runner.
 type activeAlloc struct {
-	alloc   fleet.Alloc // as the runner has it
+	alloc   fleet.Alloc // as the runner knows it
 	runner  contract.Runner
 	stopped bool // Stop was called
 	held    bool // Hold was called, if the runner has it
@@ -167,9 +167,9 @@ func (a *Allocs) TriggerReconcile() {
 	}
 }
 
-// Deliver journals a hub's delivery, and Run acts on it later. missing has the hashes of job bodies that the
-// journal lacks; holdings, for a full delivery only, the unfinished allocations that it does not name. If the
-// hub names an allocation whose end it had acknowledged, the end is recorded again: the cluster went back.
+// Deliver journals a hub's delivery; Run acts on it later. It returns the hashes of job bodies that the journal lacks
+// (missing), and for a full delivery the unfinished allocations that it does not name (holdings). An end that the hub
+// had acknowledged is recorded again if the hub still names the allocation: the cluster lost it.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
 	for _, r := range d.Run {
 		a.noteRunDelivered(r.ID)
@@ -223,7 +223,7 @@ func (a *Allocs) Restate(ctx context.Context) error {
 
 // restateAllocs appends rows that repeat the given states.
 func (a *Allocs) restateAllocs(ctx context.Context, states map[fleet.AllocID]journal.State) error {
-	ts := journal.Restatement(states, a.currentMoment(), "said again: the cluster went back behind it")
+	ts := journal.Restatement(states, a.currentMoment(), "repeated: the cluster has lost it")
 	if len(ts) == 0 {
 		return nil
 	}
@@ -249,11 +249,11 @@ type Order struct {
 	Alloc  fleet.AllocID
 	Task   string // "": all running tasks
 	Signal string // signal to send; "": restart
-	// Everything refuses the order if one of the tasks has ended, because that one would not be started again.
+	// Everything refuses the order if one of the tasks has ended, because an ended task would not be started again.
 	Everything bool
 	// OnSite says that the order comes from an operator on site and not from a hub; it is journaled then.
 	OnSite bool
-	// Why is the reason, which events show.
+	// Why is the reason that events show.
 	Why string
 }
 
@@ -268,7 +268,7 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 		for name, s := range a.cfg.Journal.States()[o.Alloc].TaskStates {
 			if s.State == fleet.TaskDead {
 				return fleet.Errorf(fleet.CodeUnsupported, "restart all tasks of allocation %s: task %q has ended and cannot start again in this allocation",
-					fleet.Short(o.Alloc), name).WithHint("stop the allocation, and its job gets another one")
+					fleet.Short(o.Alloc), name).WithHint("stop the allocation: its job then gets a new one")
 			}
 		}
 	}
@@ -287,8 +287,8 @@ func (a *Allocs) Order(ctx context.Context, o Order) error {
 	return u.runner.Restart(ctx, o.Task, o.Why)
 }
 
-// findUnfinishedAlloc returns a desired allocation that has not ended. An unknown one is a fleet.CodeNotFound,
-// one that has ended a fleet.CodeConflict.
+// findUnfinishedAlloc returns a desired allocation that has not ended. It returns fleet.CodeNotFound for an unknown
+// one and fleet.CodeConflict for an ended one.
 func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (journal.DesiredAlloc, error) {
 	desired, _, err := a.desiredAllocs(ctx)
 	if err != nil {
@@ -308,9 +308,9 @@ func (a *Allocs) findUnfinishedAlloc(ctx context.Context, id fleet.AllocID) (jou
 type Status struct {
 	Desired journal.DesiredAlloc
 	State   journal.State
-	Note    string        // why it does not run, or why it still runs; "": as desired
-	StopsIn time.Duration // by stop_on_client_after; 0: never
-	// BetweenLaunches says that it is launched at times, and no launch of it runs.
+	Note    string        // why it does not run, or still runs, against the desired state; "" if they agree
+	StopsIn time.Duration // until stop_on_client_after stops it; 0: never
+	// BetweenLaunches says that this edge launches it periodically, and that no launch of it runs now.
 	BetweenLaunches bool
 }
 

@@ -89,7 +89,7 @@ func TestOnlyExplicitStopsStop(t *testing.T) {
 			t.Fatalf("it was started again: %d runners", len(r))
 		}
 		if len(n.rows) != rows+1 || n.rows[rows].ClientStatus != fleet.ClientComplete {
-			t.Fatalf("its end was not said again: %+v", n.rows[rows:])
+			t.Fatalf("its end was not recorded again: %+v", n.rows[rows:])
 		}
 	})
 }

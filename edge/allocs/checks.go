@@ -11,15 +11,16 @@ import (
 
 // Checks runs the checks of services. *checks.Checks implements it.
 type Checks interface {
-	// Follow starts the checks of an allocation, or updates them, and returns. They run until ctx ends or
-	// Forget. since is the start of each running task, as time since boot: only the checks of those run.
+	// Follow starts or updates the checks of an allocation and returns. The checks run until ctx ends or Forget is
+	// called. since has the start of each running task, as time since boot; checks of other tasks do not run.
 	Follow(ctx context.Context, a fleet.Alloc, since map[string]time.Duration)
 	// Forget ends the checks of an allocation and drops their results.
 	Forget(id fleet.AllocID)
-	// Passing reports whether all checks pass that count for health: since when they do, or the one that fails.
+	// Passing reports whether all checks that count for health pass. It returns the time since when they pass, or the
+	// name of a failing check.
 	Passing(id fleet.AllocID) (since time.Duration, failing string, ok bool)
-	// Devices reports whether all devices of running tasks are there: since when they are, or those that are missing.
-	// ok is false if none ever was.
+	// Devices reports whether all devices of running tasks are there. It returns the time since when they are, or the
+	// missing devices. ok is false if no device was ever missing.
 	Devices(id fleet.AllocID) (since time.Duration, missing string, ok bool)
 	// Wait returns when all checks have ended.
 	Wait()
@@ -68,8 +69,8 @@ func (a *Allocs) startsOf(s journal.State) map[string]time.Duration {
 	return since
 }
 
-// Unhealthy restarts a task after failed checks, or all running ones for "". The restart policy counts that,
-// and may fail the task instead.
+// Unhealthy restarts a task after failed checks, or all running tasks for "". The restart counts for the restart
+// policy, which may fail the task instead.
 func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why string) error {
 	u := a.activeAllocOf(id)
 	if u == nil {
@@ -82,12 +83,12 @@ func (a *Allocs) Unhealthy(ctx context.Context, id fleet.AllocID, task, why stri
 type checkSummary struct {
 	wanted  bool // the allocation has checks that count, or devices that are or were missing
 	passing bool
-	since   time.Duration // since when they pass
-	failing string        // a check that does not pass; "": none
+	since   time.Duration // time since when all pass
+	failing string        // name of a check that does not pass, or ""
 }
 
-// checksOf returns the state of an allocation's checks and devices. It is zero if the allocation has no checks, or its
-// update block u does not let them count, and no device was missing. Missing devices always count.
+// checksOf returns the state of an allocation's checks and devices. Checks do not count if the update block u says so.
+// Missing devices always count. The result is zero if nothing counts.
 func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary {
 	var s checkSummary
 	g := w.Alloc.Group()
@@ -108,8 +109,7 @@ func (a *Allocs) checksOf(w *journal.DesiredAlloc, u fleet.Update) checkSummary 
 	return s
 }
 
-// hasChecks reports whether a group or a task of it has services that are checked on
-// the edge.
+// hasChecks reports whether a group or one of its tasks has service checks that run on the edge.
 func hasChecks(g *fleet.TaskGroup) bool {
 	checked := func(s fleet.Service) bool { return len(s.Checks) > 0 }
 	return slices.ContainsFunc(g.Services, checked) ||

@@ -13,8 +13,8 @@ import (
 	"skerry/fleet"
 )
 
-// Collect removes an ended allocation with its folder from this edge, whatever KeepEnded says; "" removes all
-// that may be removed (whyHeld). If a single one may not, the error says why.
+// Collect removes an ended allocation and its folder from this edge, regardless of KeepEnded; for "" it removes all
+// that may be removed. The error for a single one says why it must stay (whyHeld).
 func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -87,8 +87,8 @@ func (a *Allocs) collectEnded(ctx context.Context, id fleet.AllocID) error {
 	return nil
 }
 
-// whyHeld returns why an allocation must stay on this edge, with a hint; "": it may be removed. It may be
-// removed if it has ended, the cluster knows that, and no operator on site keeps its name stopped.
+// whyHeld returns why an allocation must stay on this edge, with a hint, or "". An allocation may be removed after it
+// has ended, the hubs have acknowledged that, and no operator on site holds its name.
 func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged fleet.Seq) (why, hint string) {
 	runs := a.activeAllocOf(w.Alloc.ID) != nil
 	switch {
@@ -97,7 +97,7 @@ func (a *Allocs) whyHeld(w journal.DesiredAlloc, s journal.State, acknowledged f
 	case runs, s.Seq > acknowledged:
 		return "the hubs have not confirmed its end yet", "ask again in a few seconds"
 	case w.KeptStopped, s.Held != nil:
-		return "somebody on site stopped it, and keeps it from being started again", "on the edge itself: skerry local start " + fleet.Short(w.Alloc.ID)
+		return "an operator on site stopped it and has not released it", "on the edge itself: skerry local start " + fleet.Short(w.Alloc.ID)
 	}
 	return "", ""
 }

@@ -22,8 +22,8 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	return e.Exec(ctx, task, x)
 }
 
-// findActiveAlloc returns a desired allocation that has a runner. One that is unknown is a fleet.CodeNotFound,
-// one without a runner a fleet.CodeConflict.
+// findActiveAlloc returns a desired allocation that has a runner. It returns fleet.CodeNotFound for an unknown one and
+// fleet.CodeConflict for one without a runner.
 func (a *Allocs) findActiveAlloc(ctx context.Context, id fleet.AllocID) (*activeAlloc, error) {
 	if _, err := a.findUnfinishedAlloc(ctx, id); err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (a *Allocs) activeAllocOf(id fleet.AllocID) *activeAlloc {
 	return a.active[id]
 }
 
-// ExecOnSite is Exec for somebody on site, if the job allows that. A row says who runs which program.
+// ExecOnSite is Exec for an operator on site, if the job allows that. It journals who runs which program.
 func (a *Allocs) ExecOnSite(ctx context.Context, id fleet.AllocID, task, by string, x fleet.Exec) (int, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {

@@ -105,8 +105,8 @@ func updateOf(a *fleet.Alloc) fleet.Update {
 	return u
 }
 
-// upSince returns the monotonic time since when all tasks run that must run, whether they all run, and the
-// reason if one has failed for good.
+// upSince returns the monotonic time since when all required tasks run, whether all of them run now, and the reason if
+// one has failed for good.
 func upSince(a *fleet.Alloc, s journal.State, now journal.Moment) (begun time.Duration, all bool, failed string) {
 	all = true
 	for _, t := range a.Group().Tasks {

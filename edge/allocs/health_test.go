@@ -170,7 +170,7 @@ func TestHealth(t *testing.T) {
 			if err := c.life.Restate(c.t.Context()); err != nil {
 				c.t.Fatal(err)
 			}
-			c.wantHealthRows(wellSaid + "d1 healthy: said again: the cluster went back behind it")
+			c.wantHealthRows(wellSaid + "d1 healthy: repeated: the cluster has lost it")
 		}},
 		{"a full disk delays it", nil, func(c *healthTest) {
 			c.withLock(func() { c.full = true })

@@ -13,10 +13,10 @@ import (
 )
 
 // A stop on site holds: its row has a fleet.Hold, which the journal keeps in the allocation's state, also over
-// reboots. The tasks end and stay pending, and the allocation does not end, so that no hub replaces it. A new
-// allocation of its name that a hub sends is held as well. Start releases all holds of a name.
+// reboots. The tasks end but the allocation does not, so no hub replaces it. A new allocation of the same name that a
+// hub delivers is held as well. Start releases all holds of a name.
 
-// StopOnSite says how and why somebody on site stops an allocation.
+// StopOnSite says how and why an operator on site stops an allocation.
 type StopOnSite struct {
 	Person Person
 	// NoDelay skips every shutdown_delay, also one that has begun.
@@ -25,9 +25,9 @@ type StopOnSite struct {
 	MayReturn bool
 }
 
-// Person is somebody on site, and why they do something.
+// Person is an operator on site, with the reason of the action.
 type Person struct {
-	By     string // the unix user; "": not known
+	By     string // the unix user, or "" if unknown
 	Reason string
 }
 
@@ -42,9 +42,8 @@ func (p Person) describeAction(what string) string {
 	return what
 }
 
-// Stop stops an allocation for somebody on site, and holds it until Start. It returns when that is journaled; the
-// tasks end later. An allocation that is stopping or held already is a fleet.CodeConflict, unless the new stop skips
-// the shutdown_delay and the old one does not.
+// Stop stops an allocation for an operator on site, and holds it until Start. The stop is journaled when Stop returns;
+// the tasks end later. A second stop is a fleet.CodeConflict, unless only the second one skips the shutdown_delay.
 func (a *Allocs) Stop(ctx context.Context, id fleet.AllocID, how StopOnSite) error {
 	w, err := a.findUnfinishedAlloc(ctx, id)
 	if err != nil {
@@ -86,8 +85,8 @@ func (a *Allocs) stopForGood(ctx context.Context, id fleet.AllocID, how StopOnSi
 	return nil
 }
 
-// Start lets the allocations with the name of the given one run here again, after Stop. It returns the name and
-// the number of allocations with it that start now. If the name is not held, it returns a fleet.CodeConflict.
+// Start releases the hold on an allocation's name, after Stop, so that this edge runs it again. It returns that name
+// and how many allocations of the name start now. It returns fleet.CodeConflict if the name is not held.
 func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, who Person) (called string, waiting int, err error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, who Person) (calle
 		}
 	}
 	if len(kept)+len(rows) == 0 {
-		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: nobody has stopped it on site", of.Name)
+		return "", 0, fleet.Errorf(fleet.CodeConflict, "start %s: it is not stopped on site", of.Name)
 	}
 	if len(rows) == 0 {
 		rows = append(rows, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: who.describeAction("started on site")})
@@ -128,8 +127,8 @@ func (a *Allocs) Start(ctx context.Context, id fleet.AllocID, who Person) (calle
 	return of.Name, waiting, nil
 }
 
-// Restart restarts one task of an allocation, or all running ones for "", for somebody on site. It returns
-// when that is journaled.
+// Restart restarts one task of an allocation, or all running ones for "", for an operator on site. The restart is
+// journaled when Restart returns.
 func (a *Allocs) Restart(ctx context.Context, id fleet.AllocID, task string, who Person) error {
 	return a.Order(ctx, Order{Alloc: id, Task: task, OnSite: true, Why: who.describeAction("restarted on site")})
 }
@@ -144,7 +143,7 @@ func checkAllowed(of *fleet.Alloc, action string) error {
 		WithHint("its local_control block allows %s; ask the people who run the hubs", strings.Join(c.Allow, ", "))
 }
 
-// settleHolds makes the holds of names hold for new allocations too, and ends those that a newer version of a job
+// settleHolds extends the hold of a name to its new allocations, and ends a hold that a newer version of the job
 // overrules. It returns the journal's states after that.
 func (a *Allocs) settleHolds(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (map[fleet.AllocID]journal.State, error) {
 	states := a.cfg.Journal.States()
@@ -185,7 +184,7 @@ func (a *Allocs) settleHolds(ctx context.Context, desired map[fleet.AllocID]jour
 	return a.cfg.Journal.States(), nil
 }
 
-// newestHold returns, of the holds of allocations of one name, that of the newest version: it was asked for last.
+// newestHold returns the hold on the newest job version among allocations of one name: it is the last one requested.
 func newestHold(states map[fleet.AllocID]journal.State, of []fleet.AllocID) *fleet.Hold {
 	var newest *fleet.Hold
 	for _, id := range sortIDs(of) {
@@ -196,7 +195,7 @@ func newestHold(states map[fleet.AllocID]journal.State, of []fleet.AllocID) *fle
 	return newest
 }
 
-// updateHold tells an allocation's runner, once each, that the allocation is held, and without its shutdown_delay.
+// updateHold tells an allocation's runner, once each, that it is held, and that the hold skips the shutdown_delay.
 func (u *activeAlloc) updateHold(hold *fleet.Hold) {
 	if hold == nil {
 		return
@@ -211,7 +210,7 @@ func (u *activeAlloc) updateHold(hold *fleet.Hold) {
 	}
 }
 
-// noteParked remembers that nothing of a held allocation runs, so that it gets no runner until it is released.
+// noteParked records whether a held allocation has no running task, so that it gets no runner until its release.
 func (a *Allocs) noteParked(id fleet.AllocID, parked bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -222,7 +221,7 @@ func (a *Allocs) noteParked(id fleet.AllocID, parked bool) {
 	}
 }
 
-// isParked reports whether nothing of a held allocation runs.
+// isParked reports whether a held allocation has no running task.
 func (a *Allocs) isParked(id fleet.AllocID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -234,5 +233,5 @@ func heldNote(w journal.DesiredAlloc, s journal.State) string {
 	if s.Held == nil || w.Stop {
 		return ""
 	}
-	return fmt.Sprintf("%s; 'skerry local start %s' starts it", s.Held, fleet.Short(w.Alloc.ID))
+	return fmt.Sprintf("%s: start it with 'skerry local start %s'", s.Held, fleet.Short(w.Alloc.ID))
 }

@@ -32,7 +32,7 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 	next, err = a.stopOverdue(ctx, desired)
 	failed = append(failed, err)
 	if _, err := a.settleHolds(ctx, desired); err != nil {
-		return 0, errors.Join(append(failed, err)...) // nothing may start that may be held
+		return 0, errors.Join(append(failed, err)...) // without the holds, a held allocation could start
 	}
 	if err := a.readLaunches(ctx, desired); err != nil {
 		return 0, errors.Join(append(failed, err)...) // nothing may start that was launched
@@ -99,7 +99,7 @@ func (a *Allocs) diskFullReason(w journal.DesiredAlloc, s journal.State) string 
 // recordNotStarted records once, in a row, why an allocation does not start, so that the hubs know.
 func (a *Allocs) recordNotStarted(ctx context.Context, id fleet.AllocID, s journal.State, why string) error {
 	if s.Seq > 0 {
-		return nil // recorded before
+		return nil // it is recorded already
 	}
 	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: "not started: " + why}
 	if err := a.cfg.Journal.Record(ctx, row); err != nil {
@@ -152,14 +152,14 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	rebooted := known && s.BootID != a.cfg.BootID
 	switch {
 	case w.Stop && !known && !a.hasFolder(id):
-		return a.recordAllocEnd(ctx, id, fleet.ClientComplete, "told to stop before it began: "+w.StopReason)
+		return a.recordAllocEnd(ctx, id, fleet.ClientComplete, "stopped before it began: "+w.StopReason)
 	case w.Alloc.Job == nil && w.Stop:
-		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, "told to stop, and its specification is lost: what runs of it cannot be found")
+		return a.recordAllocEnd(ctx, id, fleet.ClientFailed, "stopped, but its specification is lost: its tasks, if any run, cannot be found")
 	case w.Alloc.Job == nil:
 		a.noteNotRunning(id, "waits for its specification")
 		return nil
 	case a.cfg.Journal.Link().Fenced != "" && (!known || rebooted) && !w.Stop:
-		a.noteNotRunning(id, "not started: a hub takes this machine for a clone of another")
+		a.noteNotRunning(id, "not started: a hub takes this machine for a copy of another")
 		return nil
 	}
 	last := contract.LastState{Known: known, Rebooted: rebooted, ClientStatus: s.ClientStatus, TaskStates: s.TaskStates}
@@ -229,7 +229,7 @@ func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err err
 	a.TriggerReconcile()
 }
 
-// recordEndWithRetry records that an allocation failed, and tries again until it succeeds; false: ctx ended
+// recordEndWithRetry records that an allocation failed, and retries until that succeeds. It returns false if ctx ends
 // first.
 func (a *Allocs) recordEndWithRetry(ctx context.Context, id fleet.AllocID, why string) bool {
 	tick := time.NewTicker(reconcileRetry)

@@ -26,7 +26,7 @@ func newRecoveryWatch(rec contract.Recorder) *recoveryWatch {
 	return &recoveryWatch{Recorder: rec, done: make(chan struct{}), pending: map[fleet.AllocID]map[string]bool{}}
 }
 
-// expectTasks adds all tasks of an allocation to those that must run or end before done is closed.
+// expectTasks makes done wait for all tasks of an allocation.
 func (w *recoveryWatch) expectTasks(a fleet.Alloc) {
 	tasks := map[string]bool{}
 	if g := a.Group(); g != nil {
@@ -91,7 +91,7 @@ func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	w.closeWhenRecovered()
 }
 
-// downAtBoot reports whether a row only says that the task was lost at a boot.
+// downAtBoot reports whether a row only records that a reboot ended the task.
 func downAtBoot(t fleet.Transition) bool {
 	return t.Event != nil && t.Event.Type == fleet.TaskLostAtReboot
 }

@@ -19,8 +19,8 @@ import (
 // lost the allocation, only this file can tell what runs here.
 const specFile = ".allocation"
 
-// keepSpec writes the specFile of an allocation if its content differs. An error is logged, and the allocation
-// starts all the same.
+// keepSpec writes the specFile of an allocation if its content has changed. An error is only logged, so that the
+// allocation starts.
 func (a *Allocs) keepSpec(w fleet.Alloc) {
 	if a.cfg.TasksDir == "" {
 		return

@@ -11,25 +11,25 @@ import (
 	"skerry/internal/durable"
 )
 
-// A replacement whose group has a sticky ephemeral_disk takes the data of the allocation that it replaces, if
-// that ran on this edge: alloc/data, and the local folder of each task. It waits until that allocation has
-// ended. The folders are renamed one by one, before the replacement's first row; after a crash, the ones that
-// are left are renamed. If a replacement never began, its own replacement takes what either of them has.
+// A replacement whose group has a sticky ephemeral_disk takes over the data of its predecessor on this edge:
+// alloc/data, and the local folder of each task. It waits for the predecessor's end. The folders are renamed one by
+// one before the replacement's first row; after a crash the rest is renamed. If a replacement never began, its
+// successor takes the data from both.
 
-// dataKey is the journal's key of the allocation whose data another takes. No task can have this name.
+// dataKey is the journal key under which an allocation's state names its predecessor. No task can have this name.
 const dataKey = "/data"
 
-// maxPredecessors bounds how far back replacements that never began are followed.
+// maxPredecessors bounds the chain of replacements that never began.
 const maxPredecessors = 100
 
-// takesData reports whether an allocation is to take the data of others before it begins.
+// takesData reports whether an allocation must take over data before it begins.
 func takesData(w journal.DesiredAlloc, s journal.State) bool {
 	g := w.Alloc.Group()
 	return s.ClientStatus == "" && !w.Stop && g != nil && g.EphemeralDisk.Sticky && w.Alloc.PreviousAllocation != ""
 }
 
-// dataSources returns the allocations of this edge whose data the given one takes, the newest first: the one
-// that it replaces, and further ones back while none has run.
+// dataSources returns the allocations of this edge whose data the given one takes over, the newest first: its
+// predecessor, and earlier ones as long as none has run.
 func dataSources(desired map[fleet.AllocID]journal.DesiredAlloc, states map[fleet.AllocID]journal.State, w journal.DesiredAlloc) []fleet.AllocID {
 	var sources []fleet.AllocID
 	for id := w.Alloc.PreviousAllocation; len(sources) < maxPredecessors; {
@@ -56,7 +56,7 @@ func hasRun(s journal.State) bool {
 	return false
 }
 
-// dataHeld returns the allocations whose data others still have to take.
+// dataHeld returns the allocations whose data a replacement has not taken over yet.
 func dataHeld(desired map[fleet.AllocID]journal.DesiredAlloc, states map[fleet.AllocID]journal.State) map[fleet.AllocID]bool {
 	held := map[fleet.AllocID]bool{}
 	for id, w := range desired {
@@ -69,7 +69,7 @@ func dataHeld(desired map[fleet.AllocID]journal.DesiredAlloc, states map[fleet.A
 	return held
 }
 
-// takeStickyData moves the data that an allocation takes into its folder. why says that it has to wait.
+// takeStickyData moves the predecessors' data into an allocation's folder. why is the reason if it must wait.
 func (a *Allocs) takeStickyData(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, w journal.DesiredAlloc, s journal.State) (why string, err error) {
 	if !takesData(w, s) {
 		return "", nil
@@ -78,7 +78,7 @@ func (a *Allocs) takeStickyData(ctx context.Context, desired map[fleet.AllocID]j
 	sources := dataSources(desired, states, w)
 	for _, from := range sources {
 		if a.activeAllocOf(from) != nil || !states[from].Terminal() {
-			return fmt.Sprintf("waits for the end of allocation %s, whose data it takes", fleet.Short(from)), nil
+			return fmt.Sprintf("waits for allocation %s to end, to take over its data", fleet.Short(from)), nil
 		}
 	}
 	for _, from := range sources {
@@ -89,8 +89,8 @@ func (a *Allocs) takeStickyData(ctx context.Context, desired map[fleet.AllocID]j
 	return "", nil
 }
 
-// moveData moves the data of an ended allocation to another, as far as that has none yet, and journals this
-// before.
+// moveData journals that an allocation takes over the data of an ended one, and then moves the folders that the new
+// one lacks.
 func (a *Allocs) moveData(ctx context.Context, from fleet.AllocID, to fleet.Alloc) error {
 	moves := a.missingData(from, to)
 	if len(moves) == 0 {
@@ -112,7 +112,7 @@ func (a *Allocs) moveData(ctx context.Context, from fleet.AllocID, to fleet.Allo
 	return nil
 }
 
-// missingData returns the folders, below that of an allocation, that one has and the other takes and lacks.
+// missingData returns the data folders that exist for from and are missing for to, relative to their folders.
 func (a *Allocs) missingData(from fleet.AllocID, to fleet.Alloc) []string {
 	parts := []string{filepath.Join("alloc", "data")}
 	for _, t := range to.Group().Tasks {
@@ -130,7 +130,7 @@ func (a *Allocs) missingData(from fleet.AllocID, to fleet.Alloc) []string {
 	return missing
 }
 
-// recordDataTaken journals, once, that an allocation takes the data of another.
+// recordDataTaken journals, once, that an allocation takes over the data of another.
 func (a *Allocs) recordDataTaken(ctx context.Context, from, to fleet.AllocID) error {
 	handles, err := a.cfg.Journal.Handles(ctx, to)
 	if err != nil {
@@ -139,7 +139,7 @@ func (a *Allocs) recordDataTaken(ctx context.Context, from, to fleet.AllocID) er
 	if string(handles[dataKey]) == string(from) {
 		return nil
 	}
-	row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: to, Message: "takes the data of allocation " + fleet.Short(from) + ", which has ended"}
+	row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: to, Message: "takes over the data of allocation " + fleet.Short(from) + ", which has ended"}
 	if err := a.cfg.Journal.PutHandle(ctx, to, dataKey, []byte(from), row); err != nil {
 		return fmt.Errorf("record whose data allocation %s takes: %w", fleet.Short(to), err)
 	}

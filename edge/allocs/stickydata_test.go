@@ -107,7 +107,7 @@ func (s *stickyTest) wantTaken(id fleet.AllocID, want int) {
 	var rows []string
 	s.n.withLock(func() {
 		for _, r := range s.n.rows {
-			if r.Alloc == id && strings.HasPrefix(r.Message, "takes the data of") {
+			if r.Alloc == id && strings.HasPrefix(r.Message, "takes over the data of") {
 				rows = append(rows, r.Message)
 			}
 		}
@@ -166,7 +166,7 @@ func TestStickyData(t *testing.T) {
 			s.l.stopAgent()
 			s.stopJournaled("old")
 			s.n.withLock(func() { s.n.wants["new"] = sticky("new", "old") })
-			if err := s.n.PutHandle(s.Context(), "new", "/data", []byte("old"), fleet.Transition{Alloc: "new", Message: "takes the data of allocation old"}); err != nil {
+			if err := s.n.PutHandle(s.Context(), "new", "/data", []byte("old"), fleet.Transition{Alloc: "new", Message: "takes over the data of allocation old"}); err != nil {
 				s.Fatal(err)
 			}
 			s.write("new/t/other")

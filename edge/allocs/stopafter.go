@@ -74,8 +74,8 @@ func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.runDeliveredAt[id] = time.Now()
 }
 
-// timeWithoutHub returns how long an allocation has been without contact with a hub. away is the time since the
-// last acknowledged heartbeat.
+// timeWithoutHub returns how long an allocation has had no contact with a hub. away is the time since the last
+// answered heartbeat.
 func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,7 +103,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 		w := desired[id]
 		alone := a.timeWithoutHub(id, away)
 		after, ok := stopAfter(w)
-		if !ok || w.Stop || states[id].Terminal() || states[id].Held != nil { // nothing of a held one runs
+		if !ok || w.Stop || states[id].Terminal() || states[id].Held != nil { // a held one has no running tasks
 			continue
 		}
 		mark = min(mark, max(finestCheckpoint, after/10))

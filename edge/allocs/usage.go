@@ -8,8 +8,8 @@ import (
 	"skerry/fleet/usage"
 )
 
-// Usage measures for a moment what a task of an allocation uses, or each running task for "". mhz is the clock
-// rate of a core.
+// Usage briefly measures the resource usage of a task, or of each running task for "". mhz is the clock rate of a
+// core.
 func (a *Allocs) Usage(ctx context.Context, id fleet.AllocID, task string, mhz float64) (map[string]*usage.Task, error) {
 	u, err := a.findActiveAlloc(ctx, id)
 	if err != nil {

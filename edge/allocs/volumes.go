@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// UsesVolume reports whether an allocation of the namespace that has not ended, or whose job is not known yet, uses
-// the host volume of that name.
+// UsesVolume reports whether an unfinished allocation of the namespace uses the host volume with that name. An
+// allocation whose job is not known yet counts as a user.
 func (a *Allocs) UsesVolume(ctx context.Context, namespace, name string) (bool, error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {

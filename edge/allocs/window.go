@@ -12,17 +12,16 @@ import (
 	"skerry/syncproto"
 )
 
-// A stop for a newer version may have update windows. It begins while one of them is open, by the hub's
-// clock plus the machine time since. While that clock is not known, it does not begin. Until then the
-// allocation runs on, and its replacement does not start. The beginning of the stop is journaled first,
-// so that the end of the window does not hold it again.
+// A stop for a newer version may have update windows. It begins only inside one of them, by the hub's clock plus the
+// machine time since, and never while that clock is unknown. Until then the allocation runs and its replacement waits.
+// The beginning is journaled first: after that, the end of the window does not matter.
 
 // heldStops says which stops and starts are held back, by update windows or by an operator on site, and why.
 type heldStops struct {
 	stops         map[fleet.AllocID]string // why a stop has not begun
 	windowOpen    map[fleet.AllocID]bool   // stops whose window is open
 	names         map[allocName]string     // why a name's replacement waits for its predecessor
-	stoppedOnSite map[allocName]string     // why nothing of a name starts: it was stopped on site
+	stoppedOnSite map[allocName]string     // reason of names that an operator on site stopped
 	next          time.Duration            // until the first window opens; 0: not known
 }
 
@@ -64,7 +63,7 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 			states = a.cfg.Journal.States()
 		}
 		if s := states[id]; s.ClientStatus == "" || s.Terminal() || w.Alloc.Job == nil {
-			continue // it does not run: the stop disturbs nothing
+			continue // it does not run, so its stop may begin outside of a window
 		}
 		why, opens := a.windowClosedReason(w.Windows)
 		if why == "" {
@@ -83,18 +82,18 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 func (a *Allocs) windowClosedReason(windows []fleet.UpdateWindow) (why string, opens time.Duration) {
 	now, ok := a.cfg.Journal.HubNow()
 	if !ok {
-		return "waits for a window, and for a hub to say what the time is", 0
+		return "waits for an update window, and for the time from a hub", 0
 	}
 	s, err := cron.WindowStateAt(windows, a.cfg.TimeZone, now)
 	switch {
 	case err != nil:
-		return fmt.Sprintf("waits for a window that cannot be read: %v", err), 0
+		return fmt.Sprintf("waits for an update window that cannot be parsed: %v", err), 0
 	case s.Open:
 		return "", 0
 	case s.Next.IsZero():
-		return "waits for a window, and none opens again", 0
+		return "waits for an update window, but none will open again", 0
 	}
-	return "waits for its window, which opens at " + s.Next.UTC().Format(time.RFC3339), s.Next.Sub(now)
+	return "waits for its update window, which opens at " + s.Next.UTC().Format(time.RFC3339), s.Next.Sub(now)
 }
 
 // addHeldStop adds a stop that waits, with the reason and how long until its window opens (0: not known).
@@ -106,16 +105,16 @@ func (h *heldStops) addHeldStop(a *fleet.Alloc, why string, opens time.Duration)
 	}
 }
 
-// heldStopReason returns why an allocation that is to be stopped still runs; "": its stop does not wait.
+// heldStopReason returns why an allocation still runs although it must stop, or "" if its stop does not wait.
 func (h *heldStops) heldStopReason(id fleet.AllocID) string {
 	if why := h.stops[id]; why != "" {
-		return "is to be replaced: " + why
+		return "will be replaced: " + why
 	}
 	return ""
 }
 
-// predecessorReason returns why a new allocation does not start: the running one of its name waits for an
-// update window. "": none does.
+// predecessorReason returns why a new allocation must not start yet: the running one of its name waits for an update
+// window. It returns "" if none does.
 func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.names) == 0 || h.stops[w.Alloc.ID] != "" || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -123,8 +122,8 @@ func (h *heldStops) predecessorReason(w journal.DesiredAlloc, s journal.State) s
 	return h.names[nameOf(&w.Alloc)]
 }
 
-// stoppedOnSiteReason returns why a new allocation does not start: an operator on site keeps its name stopped.
-// "": nobody does.
+// stoppedOnSiteReason returns why a new allocation must not start: an operator on site holds its name. It returns ""
+// if the name is not held.
 func (h *heldStops) stoppedOnSiteReason(w journal.DesiredAlloc, s journal.State) string {
 	if len(h.stoppedOnSite) == 0 || w.Stop || s.ClientStatus != "" {
 		return ""
@@ -152,11 +151,11 @@ func (a *Allocs) beginStops(ctx context.Context, desired map[fleet.AllocID]journ
 			continue
 		}
 		w := desired[id]
-		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: "its window of updates is open: " + w.StopReason}
+		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: "its update window is open: " + w.StopReason}
 		if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: w.StopReason}, row); err != nil {
 			failed = append(failed, fmt.Errorf("begin to stop allocation %s: %w", fleet.Short(id), err))
 			w.Stop = false
-			h.addHeldStop(&w.Alloc, "the journal does not take it", 0)
+			h.addHeldStop(&w.Alloc, "its beginning cannot be journaled", 0)
 		}
 		w.Windows = nil
 		desired[id] = w
