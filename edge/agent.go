@@ -26,7 +26,7 @@ import (
 // agent implements local.Agent for the local API.
 type agent struct{ e *Edge }
 
-// Agent returns what the local API serves, for callers in this process.
+// Agent returns the agent that the local API serves, for callers in this process.
 func (e *Edge) Agent() local.Agent { return agent{e} }
 
 // Rows returns the rows that the journal still holds after a sequence number, in order.
@@ -60,7 +60,7 @@ func (a agent) diskStatus() local.Disk {
 	return local.Disk{Full: s.Full(), Free: s.Free, Reserve: s.Reserve, Reserved: s.Reserved, NoNewAllocs: a.e.space.WhyFull()}
 }
 
-// certificateStatus returns when the edge's certificate ends and is renewed; zero before the edge has one.
+// certificateStatus returns when the edge's certificate ends and when the edge renews it. It is zero before enrolment.
 func (a agent) certificateStatus() local.Certificate {
 	a.e.mu.Lock()
 	id, failed := a.e.identity, a.e.renewErr
@@ -78,7 +78,7 @@ func (a agent) certificateStatus() local.Certificate {
 // stateEnrolling is the link's state before the edge has a certificate.
 const stateEnrolling = "enrolling"
 
-// linkStatus returns the status of the link; while the edge enrols, that of the enrolment.
+// linkStatus returns the status of the link, or of the enrolment while the edge enrols.
 func (a agent) linkStatus() local.Link {
 	e := a.e
 	e.mu.Lock()
@@ -162,7 +162,8 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 	})
 }
 
-// Stop stops an allocation for good. It returns when that is journaled; the tasks end later.
+// Stop stops an allocation and holds it, or ends it if req.MayReturn. The stop is journaled when Stop returns; the
+// tasks end later.
 func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
@@ -171,7 +172,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 	return a.e.allocs.Stop(ctx, id, allocs.StopOnSite{Person: personOf(ctx, req.Reason), NoDelay: req.NoShutdownDelay, MayReturn: req.MayReturn})
 }
 
-// Start lets the allocations with the name of the given one start here again, after Stop.
+// Start releases the hold on the name of an allocation, after Stop.
 func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
 	id, err := a.resolveAllocID(ctx, alloc)
 	if err != nil {
@@ -190,7 +191,7 @@ func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason st
 	return a.e.allocs.Restart(ctx, id, task, personOf(ctx, reason))
 }
 
-// Exec runs a command beside a task for somebody on site. A row says who ran which program.
+// Exec runs a command beside a task for an operator on site. It journals who ran which program.
 func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (int, error) {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
 	if err != nil {
@@ -207,7 +208,7 @@ func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (i
 	return a.e.allocs.ExecOnSite(ctx, id, task, local.PeerOf(ctx), x)
 }
 
-// personOf returns who asks through the local API, and why.
+// personOf returns the user of the local API's client, with the reason of the request.
 func personOf(ctx context.Context, reason string) allocs.Person {
 	return allocs.Person{By: local.PeerOf(ctx), Reason: reason}
 }
@@ -251,7 +252,7 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	return tasklog.Open(ctx, req)
 }
 
-// hasEnded reports whether an allocation has ended: by the journal, or because neither that nor the disk has it.
+// hasEnded reports whether an allocation has ended: the journal says so, or neither the journal nor the disk knows it.
 func (e *Edge) hasEnded(id fleet.AllocID) bool {
 	if s, ok := e.journal.State(id); ok {
 		return s.Terminal()
@@ -268,7 +269,7 @@ func (e *Edge) allocEnded(id fleet.AllocID) func() bool {
 	}
 }
 
-// heldAllocStatus returns the status of a desired allocation of this edge; fleet.CodeNotFound for another one.
+// heldAllocStatus returns the status of a desired allocation of this edge, or a fleet.CodeNotFound.
 func (e *Edge) heldAllocStatus(ctx context.Context, id fleet.AllocID) (allocs.Status, error) {
 	all, err := e.allocs.Status(ctx)
 	if err != nil {
@@ -320,12 +321,12 @@ func (e *Edge) streamAgentLogs(ctx context.Context, req syncproto.Request) (io.R
 		return nil, err
 	}
 	context.AfterFunc(ctx, func() { _ = lines.Close() })
-	e.log.Debug("logs are listened to", "level", level)
+	e.log.Debug("a client follows the log", "level", level)
 	return lines, nil
 }
 
-// resourceUsage measures what an allocation's tasks use, or the machine for "", and returns it as JSON, for a
-// hub.
+// resourceUsage measures the usage of an allocation's tasks, or of the machine for "". It returns the result as JSON,
+// for a hub.
 func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string) (io.ReadCloser, error) {
 	gauge, ok := e.describer.(Gauge)
 	if !ok {
@@ -345,8 +346,8 @@ func (e *Edge) resourceUsage(ctx context.Context, id fleet.AllocID, task string)
 	return openJSON(usage.OfAlloc(tasks, e.cfg.Now().UnixNano()))
 }
 
-// findTaskName returns the name of a task if the allocation has it; for "" that of its only task. Otherwise the error
-// names the tasks.
+// findTaskName returns the name of a task if the allocation has it. For "" it returns the only task. Otherwise the
+// error names the tasks.
 func findTaskName(a fleet.Alloc, name string) (string, error) {
 	g := a.Group()
 	switch {

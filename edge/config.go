@@ -37,8 +37,8 @@ type Config struct {
 	// class, meta, version). It returns the Describer: a *fingerprint.Fingerprinter, or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)
 
-	// RemoveOrphans removes the tasks of drivers, such as containers, whose allocation the edge does not know. It is
-	// called a minute after the start and every ten minutes. nil: nothing.
+	// RemoveOrphans removes tasks of drivers, such as containers, whose allocation the edge does not know. It is
+	// called a minute after the start and every ten minutes. nil removes nothing.
 	RemoveOrphans func(ctx context.Context, known func(fleet.AllocID) bool)
 
 	// ListenPacket opens the socket that the edge dials from; nil: a UDP socket.
@@ -61,10 +61,9 @@ type Config struct {
 	Mono func() time.Duration
 	Now  func() time.Time // wall clock; nil: time.Now
 
-	// StoreBytes is the bound of the store of what tasks need from elsewhere, at most a quarter of the disk; 0: the
-	// edge has no store.
+	// StoreBytes bounds the store for artifacts, which also gets at most a quarter of the disk; 0: no store.
 	StoreBytes      int64
-	JournalMaxBytes int64 // bound of the bytes of rows; 0: 64 MiB
+	JournalMaxBytes int64 // bound of the journal's rows, in bytes; 0: 64 MiB
 	// Reserve is the disk space in bytes that is reserved for a full disk, at most a twentieth of the
 	// disk; 0: 8 MiB; negative: none.
 	Reserve int64
@@ -83,7 +82,7 @@ type Config struct {
 	Log *slog.Logger // nil: discards
 }
 
-// Machine is what a factory of runners gets of the edge that it works for.
+// Machine is the part of an edge that the factory of its runners gets.
 type Machine struct {
 	DataDir string // runners keep their folders in DATA/allocs and DATA/tasks
 	BootID  fleet.BootID
@@ -102,9 +101,9 @@ type Machine struct {
 
 // DeviceReporter makes allocations unhealthy while devices of their running tasks are missing.
 type DeviceReporter interface {
-	// ReportDevices records which devices of a task are missing; "": all are there again.
+	// ReportDevices records the missing devices of a task; "" means that none is missing.
 	ReportDevices(a fleet.Alloc, task, missing string)
-	// ForgetDevices drops that, because the task has ended.
+	// ForgetDevices drops that record, because the task has ended.
 	ForgetDevices(id fleet.AllocID, task string)
 }
 

@@ -110,8 +110,8 @@ func (e *Edge) isEnrolled() bool {
 	return e.identity != nil
 }
 
-// trustedNow returns the latest time that has certainly passed, according to the clocks of hubs; zero if none
-// is known. It does not use the wall clock, so that a board that starts in 1970 or in 2100 can connect.
+// trustedNow returns the latest time that has certainly passed by the clocks of hubs, or zero if none is known. It
+// ignores the wall clock, so that a board whose clock says 1970 or 2100 can connect.
 func (e *Edge) trustedNow() time.Time {
 	if floor := e.journal.TimeFloor(); floor != 0 {
 		return time.Unix(0, floor)
@@ -170,8 +170,8 @@ type enrolPause struct {
 	tries int  // attempts since the first busy one
 }
 
-// enrolLoaded is the number of attempts for which a hub that was busy, and does not answer now, counts as
-// overloaded.
+// enrolLoaded is the number of attempts during which a hub counts as overloaded: it was busy before and does not
+// answer now.
 const enrolLoaded = 30
 
 // NextBackOff returns the next pause. It implements backoff.BackOff.

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// firstOrphanRemoval is when orphans are first looked for: not while the tasks of a cold boot start.
+	// firstOrphanRemoval is the delay of the first removal: tasks of a cold boot must start first.
 	firstOrphanRemoval = time.Minute
-	// orphanRemovalInterval is how often they are looked for afterwards.
+	// orphanRemovalInterval is the pause between later removals.
 	orphanRemovalInterval = 10 * time.Minute
 )
 
@@ -27,8 +27,8 @@ func (e *Edge) removeOrphans(ctx context.Context) {
 	}
 }
 
-// hasDriverState reports whether an allocation has a folder for its drivers' state: it has one from before its first
-// task starts until it has ended.
+// hasDriverState reports whether an allocation has a folder with its drivers' state. It has one from before the start
+// of its first task until its end.
 func (e *Edge) hasDriverState(id fleet.AllocID) bool {
 	if !filepath.IsLocal(string(id)) {
 		return false

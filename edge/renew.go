@@ -96,7 +96,7 @@ func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	e.wakeRenewal()
 }
 
-// renewalDue reports whether the certificate must be renewed, and after which wait. A certificate that hubs
+// renewalDue reports whether the certificate must be renewed, and how long to wait before. A certificate that hubs
 // refuse can only be renewed with a join token.
 func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
 	e.mu.Lock()

@@ -12,8 +12,8 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-// Services returns the registrations of a service in a namespace that this edge knows of and whose checks do not
-// fail, by their ids. It reads the journal and needs no hub. The name "" means every service, the namespace "" any.
+// Services returns the known registrations of a service in a namespace, without those whose checks fail, sorted by id.
+// It reads the journal and needs no hub. An empty name means every service, an empty namespace every namespace.
 func (e *Edge) Services(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error) {
 	all, err := e.localServices(ctx, namespace, name)
 	if err != nil {
@@ -28,7 +28,7 @@ func (e *Edge) Services(ctx context.Context, namespace, name string) ([]fleet.Se
 	return live, nil
 }
 
-// DNSAddr returns the address at which DNS queries are answered; "": nowhere.
+// DNSAddr returns the address of the DNS listener, or "".
 func (e *Edge) DNSAddr() string {
 	if e.names == nil {
 		return ""
@@ -36,7 +36,7 @@ func (e *Edge) DNSAddr() string {
 	return e.names.Addr()
 }
 
-// localServices returns the registrations of Services, and those whose checks fail.
+// localServices returns the known registrations of a service, also those whose checks fail.
 func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]local.Service, error) {
 	offered, err := e.offeredServices(ctx, fleet.ProviderNomad)
 	if err != nil {
@@ -75,7 +75,7 @@ func (e *Edge) offeredServices(ctx context.Context, provider string) (map[*fleet
 			a.DesiredStatus = fleet.DesiredStop
 		}
 		if a.Job == nil || s.State.BootID != e.boot {
-			continue // what ran before a reboot has yet to be found
+			continue // the tasks of an earlier boot have not been started again yet
 		}
 		if offers := taskenv.Offers(&a, &node, a.Job.Region, provider); len(offers) > 0 {
 			found[&a] = offers
@@ -84,7 +84,7 @@ func (e *Edge) offeredServices(ctx context.Context, provider string) (map[*fleet
 	return found, nil
 }
 
-// failingServices returns, by service, the name of a check of an allocation that fails.
+// failingServices returns the name of a failing check by service, for the services of an allocation.
 func (e *Edge) failingServices(id fleet.AllocID) map[string]string {
 	failing := map[string]string{}
 	for _, r := range e.checks.Results(id) {
@@ -130,15 +130,15 @@ func (a agent) Checks(ctx context.Context, alloc fleet.AllocID) ([]local.Check, 
 	return found, nil
 }
 
-// missingDevices passes what runners report of devices to the checks. It is a DeviceReporter.
+// missingDevices passes the runners' reports about devices to the checks. It is a DeviceReporter.
 type missingDevices struct{ e *Edge }
 
-// ReportDevices records which devices of a task are missing; "": all are there again.
+// ReportDevices records the missing devices of a task; "" means that none is missing.
 func (m missingDevices) ReportDevices(a fleet.Alloc, task, missing string) {
 	m.e.checks.ReportDevices(a, task, missing)
 }
 
-// ForgetDevices drops what was reported of a task's devices.
+// ForgetDevices drops the record of a task's devices.
 func (m missingDevices) ForgetDevices(id fleet.AllocID, task string) {
 	m.e.checks.ForgetDevices(id, task)
 }

@@ -13,7 +13,7 @@ import (
 	"skerry/internal/durable"
 )
 
-// openStore opens the store that is configured.
+// openStore opens the store if one is configured.
 func (e *Edge) openStore() (err error) {
 	size := e.cfg.StoreBytes
 	if size == 0 {

@@ -257,7 +257,7 @@ func mustHear(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 		q := &nomad.QueryOptions{Params: map[string]string{"log_level": "debug", "node_id": node}}
 		lines, errs := client.Agent().Monitor(nil, q.WithContext(ctx))
 		heard := ""
-		for !strings.Contains(heard, "logs are listened to") {
+		for !strings.Contains(heard, "a client follows the log") {
 			select {
 			case line := <-lines:
 				if line != nil {

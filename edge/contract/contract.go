@@ -1,4 +1,4 @@
-// Package contract says what edge/allocs needs of a runner, and what a runner needs of the journal.
+// Package contract declares the interfaces between edge/allocs, runners and the journal.
 //
 // edge/runner runs real tasks, edge/swarm simulates them; both implement Runner. edge.Config
 // takes the New that makes them, so that edge knows no driver. The package has no state.
@@ -12,7 +12,7 @@ import (
 	"skerry/fleet/usage"
 )
 
-// ErrHeld is what Run of a Holder returns after Hold, once nothing of the allocation runs any more.
+// ErrHeld is returned by the Run of a Holder after Hold, when no task of the allocation runs any more.
 var ErrHeld = errors.New("the allocation is held")
 
 // Recorder is the part of the journal that a runner writes to. A write returns when it is durable.
@@ -59,7 +59,7 @@ type DelaySkipper interface {
 // Holder is implemented by a Runner that can end its tasks without ending the allocation.
 type Holder interface {
 	// Hold ends the tasks for the reason and lets Run return ErrHeld. It does not wait. Before Run, it makes Run
-	// recover and end what still runs, and start nothing. Another runner of the allocation starts the tasks again.
+	// recover and end what still runs, and start nothing. The tasks start again in another runner.
 	Hold(reason string)
 }
 

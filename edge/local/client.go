@@ -76,8 +76,8 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 	return resp.Body, nil
 }
 
-// Stop stops an allocation and, unless req.MayReturn, keeps its name stopped here. It returns when that is
-// journaled; the tasks end later.
+// Stop stops an allocation and, unless req.MayReturn, holds its name. The stop is journaled when Stop returns; the
+// tasks end later.
 func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	q := url.Values{"alloc": {string(req.Alloc)}, "reason": {req.Reason}}
 	if req.NoShutdownDelay { // an older agent does not know the parameter
@@ -89,7 +89,7 @@ func (c *Client) Stop(ctx context.Context, req StopRequest) error {
 	return c.postRequest(ctx, "/v1/stop", q)
 }
 
-// Start lets the allocations with the name of the given one start here again, after Stop.
+// Start releases the hold on the name of an allocation, after Stop.
 func (c *Client) Start(ctx context.Context, alloc fleet.AllocID, reason string) (Started, error) {
 	var s Started
 	err := c.callJSON(ctx, http.MethodPost, "/v1/start", url.Values{"alloc": {string(alloc)}, "reason": {reason}}, &s)

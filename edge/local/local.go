@@ -2,7 +2,7 @@
 // that an operator on site needs without a hub. The command line uses its Client.
 //
 // edge.Open makes the Server for an Agent. Run serves until its context ends, with one goroutine for
-// each connection. It stores nothing: the Agent journals each action before it is carried out.
+// each connection. It stores nothing: the Agent journals each action before it acts.
 //
 //	GET  /v1/status                       Status
 //	GET  /v1/history?alloc=ID             []fleet.Transition
@@ -78,7 +78,7 @@ type Journal struct {
 	Bytes                     int64       // of rows
 	Dropped                   uint64      // transitions that were counted and not stored, ever
 	DesiredIndex              fleet.Index // of the newest delivery of a hub
-	// Lost is the reason why rows may be missing that no hub has; "": none are.
+	// Lost is the reason why rows that no hub has may be missing; "" if none are.
 	Lost        string       `json:",omitempty"`
 	Quarantined []Quarantine `json:",omitempty"`
 }
@@ -112,15 +112,15 @@ type Alloc struct {
 	TaskGroup         string
 	JobVersion        uint64
 	Desired           string // fleet.DesiredRun or fleet.DesiredStop
-	DesiredReason     string // why it is to stop
+	DesiredReason     string // why it must stop
 	ClientStatus      string
 	ClientDescription string
-	// Note says why the allocation does not run, or why it still runs; "": it is as desired.
+	// Note says why the allocation does not run, or still runs, against its desired state; "" if they agree.
 	Note    string        `json:",omitempty"`
 	StopsIn time.Duration `json:",omitempty"` // by stop_on_client_after, unless a hub answers before
-	// BetweenLaunches says that it is launched at times, and no launch of it runs.
+	// BetweenLaunches says that this edge launches it periodically, and that no launch of it runs now.
 	BetweenLaunches bool `json:",omitempty"`
-	// Held says who stopped it on site, and why; nil: nobody, or it was started again.
+	// Held says who stopped it on site, and why; nil if it is not held.
 	Held    *fleet.Hold `json:",omitempty"`
 	Tasks   map[string]fleet.TaskState
 	LastSeq fleet.Seq // its newest row
@@ -156,7 +156,7 @@ type LogRequest struct {
 // Service is a registration of a service that the edge knows of.
 type Service struct {
 	fleet.ServiceRegistration
-	Failing string `json:",omitempty"` // name of a check that fails; "": none does
+	Failing string `json:",omitempty"` // name of a failing check, or ""
 }
 
 // Check is the newest result of a check of an allocation.

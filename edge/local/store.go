@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// Storekeeper is implemented by an Agent whose edge has a store of what tasks need from elsewhere.
+// Storekeeper is implemented by an Agent whose edge has a store for artifacts.
 type Storekeeper interface {
 	Store(ctx context.Context) (Store, error)
 	// LoadStore stores a content by hand: it answers every request for the key's source from then on.
@@ -21,7 +21,7 @@ type Storekeeper interface {
 	RemoveStored(ctx context.Context, source string) (int, error)
 }
 
-// Store is what the edge's store holds, the most recently used first.
+// Store lists the entries of the edge's store, the most recently used first.
 type Store struct {
 	Bytes, MaxBytes int64
 	Entries         []store.Listed
@@ -30,7 +30,7 @@ type Store struct {
 // Removed is the result of RemoveStored.
 type Removed struct{ Entries int }
 
-// routeStore adds the handlers of the store, where the agent has one.
+// routeStore adds the handlers of the store if the agent has one.
 func (s *Server) routeStore(mux *http.ServeMux) {
 	keeper, ok := s.agent.(Storekeeper)
 	if !ok {
@@ -57,14 +57,14 @@ func (s *Server) routeStore(mux *http.ServeMux) {
 	}))
 }
 
-// Store returns what the edge's store holds.
+// Store returns the entries of the edge's store.
 func (c *Client) Store(ctx context.Context) (Store, error) {
 	var s Store
 	err := c.callJSON(ctx, http.MethodGet, "/v1/store", nil, &s)
 	return s, err
 }
 
-// LoadStore stores a content for a source, and checks its checksum, if that is not "".
+// LoadStore stores a content for a source. It verifies the checksum unless that is "".
 func (c *Client) LoadStore(ctx context.Context, source, checksum, name string, content io.Reader) (store.Entry, error) {
 	q := url.Values{"source": {source}, "checksum": {checksum}, "name": {name}}
 	resp, err := c.sendBody(ctx, http.MethodPut, "/v1/store", q, content)

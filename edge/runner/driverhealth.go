@@ -10,11 +10,11 @@ import (
 	"skerry/internal/pace"
 )
 
-// driverHealthInterval is how often a driver is asked for the health of a task that checks itself.
+// driverHealthInterval is how often a driver is asked for the health of a task with a health check of its own.
 const driverHealthInterval = 10 * time.Second
 
-// DriverHealth is a Hook that journals an event when the health of a task, as its driver reports it, changes: for
-// example the health check of a container's image. It prepares and releases nothing.
+// DriverHealth is a Hook that journals an event when a task's health changes by its driver, for example by the health
+// check of a container image. It prepares and releases nothing.
 type DriverHealth struct {
 	Drivers map[string]drivers.Driver // by name
 }
@@ -39,7 +39,7 @@ func (h DriverHealth) Watch(ctx context.Context, p *Preparation, control TaskCon
 	for {
 		health, err := reporter.TaskHealth(ctx, *p.Config)
 		switch {
-		case err != nil: // the daemon does not answer: the health is what it was
+		case err != nil: // the daemon does not answer: the health has not changed
 		case health.Status == drivers.HealthUnknown:
 			return
 		case (health.Status == drivers.HealthBad) != unhealthy:

@@ -38,8 +38,8 @@ func (r *Runner) whyHeld() string {
 	return r.holdReason
 }
 
-// holdInOrder tells a running leader to end, whose end then ends the others. Without one, it tells all tasks to
-// end, poststop tasks included: they clean up after the allocation, which has not ended.
+// holdInOrder tells a running leader to end, whose end then ends the others. Without a running leader it tells all
+// tasks to end, also poststop tasks, because the allocation has not ended.
 func (r *Runner) holdInOrder() {
 	for _, t := range r.tasks {
 		if t.isLeader() && t.state.State == fleet.TaskRunning {
@@ -62,12 +62,12 @@ func (t *task) isParked() bool {
 	}
 }
 
-// hasPendingTasks reports whether a task has not ended for good.
+// hasPendingTasks reports whether any task has not ended for good.
 func (r *Runner) hasPendingTasks() bool {
 	return slices.ContainsFunc(r.tasks, func(t *task) bool { return !t.isDead() })
 }
 
-// recordHeld records that nothing of the held allocation runs any more, and returns contract.ErrHeld. Another error
+// recordHeld records that no task of the held allocation runs any more, and returns contract.ErrHeld. Any other error
 // means that ctx has ended.
 func (r *Runner) recordHeld(ctx context.Context) error {
 	if r.status != fleet.ClientPending || r.last.ClientStatus != fleet.ClientPending {

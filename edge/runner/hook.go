@@ -10,16 +10,16 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-// Hook prepares one of the things that a task needs before it starts, such as its network, its volumes or its
-// artifacts. Its methods may be called concurrently for different tasks.
+// Hook prepares one thing that a task needs before it starts, such as its network, volumes or artifacts. Its methods
+// may be called concurrently for different tasks.
 type Hook interface {
 	Name() string
-	// Prepare is called before each attempt of a task, in the order of Factory.Hooks. It must be idempotent. ctx
-	// ends when the task is to stop. An error is the failure of the start: drivers.Recoverable marks one after
-	// which the restart policy decides.
+	// Prepare is called before each attempt of a task, in the order of Factory.Hooks. It must be idempotent. ctx ends
+	// when the task must stop. An error fails the start: it is final, unless drivers.Recoverable marks it for a retry
+	// by the restart policy.
 	Prepare(ctx context.Context, p *Preparation) error
-	// Release is called when the allocation has ended, and must be idempotent. If the agent dies before it, it
-	// is not called: a hook removes at its next start the things that belong to no allocation.
+	// Release is called after the allocation has ended, and must be idempotent. It is not called if the agent dies
+	// first, so a hook must remove such leftovers at its next start.
 	Release(ctx context.Context, a fleet.Alloc) error
 }
 
@@ -43,13 +43,13 @@ type TaskControl interface {
 	Address(ctx context.Context, address string) error
 }
 
-// Preparation is one attempt of a task, as hooks see and change it.
+// Preparation is one attempt of a task as hooks see it. A hook may change Config.
 type Preparation struct {
 	Alloc  fleet.Alloc // with its Job; shared, not to be changed
 	Task   *fleet.Task // of Alloc.Job; shared, not to be changed
 	Node   fleet.Node
 	Config *drivers.TaskConfig // Config.Config is replaced after the last hook: it can use variables that hooks set
-	// Folders are where the task finds its folders, by the variables NOMAD_ALLOC_DIR and so on.
+	// Folders are the paths of the task's folders as the task sees them (NOMAD_ALLOC_DIR and so on).
 	Folders taskenv.Place
 	// RenderTemplates is that of the task's restart policy: an attempt uses no older rendering of its templates.
 	RenderTemplates bool
@@ -112,7 +112,7 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
 	s, err := t.currentSpec()
 	if err != nil {
-		return // the newest version has no such task, which will be stopped
+		return // the newest version has no such task: this one will be stopped
 	}
 	for _, h := range t.runner.factory.Hooks {
 		if w, ok := h.(Watcher); ok {

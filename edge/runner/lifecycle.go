@@ -38,7 +38,7 @@ func (r *Runner) startReadyTasks() {
 	if r.hasOnlySidecars() && !r.isStopped() {
 		for _, t := range r.tasks {
 			if t.sidecar && !t.isPoststop() {
-				t.requestKill("The tasks that it ran beside have ended")
+				t.requestKill("All main tasks have ended")
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (t *task) resumeAttempt(ctx context.Context) (drivers.Task, error) {
 		t.rec.Attempt-- // it was not started, so its number is used again
 		return nil, nil
 	case errors.Is(err, drivers.ErrTaskGone) && !rebooted:
-		gone := drivers.Exit{Code: -1, Err: "lost: nothing is left of the task", FinishedAt: t.runner.factory.Now()}
+		gone := drivers.Exit{Code: -1, Err: "lost: the driver no longer has the task", FinishedAt: t.runner.factory.Now()}
 		return nil, t.handleExit(ctx, outcome{exit: gone}, nil)
 	case err != nil && !errors.Is(err, drivers.ErrTaskGone):
 		return nil, err

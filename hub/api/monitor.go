@@ -21,7 +21,7 @@ func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer lines.Close()
-	a.cfg.Log.Debug("logs are listened to", "client", r.RemoteAddr)
+	a.cfg.Log.Debug("a client follows the log", "client", r.RemoteAddr)
 	stop := context.AfterFunc(r.Context(), func() { _ = lines.Close() })
 	defer stop()
 	frames := json.NewEncoder(w)
