@@ -32,7 +32,7 @@ const (
 )
 
 const (
-	// minCPUShares and maxCPUShares bound what the kernel takes.
+	// minCPUShares and maxCPUShares are the kernel's bounds.
 	minCPUShares = 2
 	maxCPUShares = 262144
 	// defaultCPUPeriod is the kernel's, in µs.
@@ -74,7 +74,7 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 		return client.ContainerCreateOptions{}, err
 	}
 	d.setLogging(&host, o, cfg)
-	host.CpusetCpus = cfg.Env["NOMAD_CPU_CORES"] // the cores that the task has for itself
+	host.CpusetCpus = cfg.Env["NOMAD_CPU_CORES"] // the cores reserved for the task
 	if err := d.setResources(&host, o, cfg.Resources); err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
@@ -91,10 +91,10 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 	return client.ContainerCreateOptions{Name: name, Config: &config, HostConfig: &host, NetworkingConfig: networking}, nil
 }
 
-// requestDevices lets the daemon add devices by their names in the Container Device Interface, if it lists them all: it
-// adds what their vendor says they need, such as libraries. Other daemons add the device nodes alone.
+// requestDevices lets the daemon add devices by their names in the Container Device Interface, if it lists them all. It
+// also adds the vendor's mounts for them, such as libraries. Other daemons add only the device nodes.
 func (d *Driver) requestDevices(ctx context.Context, host *container.HostConfig, names []string) error {
-	if len(names) == 0 || d.quirks.podman { // which lists none
+	if len(names) == 0 || d.quirks.podman { // Podman lists no devices
 		return nil
 	}
 	info, err := d.client.Info(ctx, client.InfoOptions{})
@@ -110,7 +110,7 @@ func (d *Driver) requestDevices(ctx context.Context, host *container.HostConfig,
 	return nil
 }
 
-// labelsOf returns a container's labels: those of the job, and those by which it is found again.
+// labelsOf returns a container's labels: those of the job, and those by which the driver finds the container again.
 func (d *Driver) labelsOf(job map[string]string, cfg drivers.TaskConfig, folder string) (map[string]string, error) {
 	labels := maps.Clone(job)
 	if labels == nil {
@@ -130,7 +130,7 @@ func (d *Driver) labelsOf(job map[string]string, cfg drivers.TaskConfig, folder 
 	return labels, nil
 }
 
-// setLogging sets the daemon's log of the container, which is bounded. The job's own log driver is kept.
+// setLogging bounds the daemon's log of the container. A log driver that the job names stays.
 func (d *Driver) setLogging(host *container.HostConfig, o *options, cfg drivers.TaskConfig) {
 	switch {
 	case o.logging && host.LogConfig.Type != "" && host.LogConfig.Type != "json-file" && host.LogConfig.Type != "k8s-file":
@@ -146,7 +146,7 @@ func (d *Driver) setLogging(host *container.HostConfig, o *options, cfg drivers.
 	}
 }
 
-// setResources sets the limits of a container. A task may use more memory than it asked for, up to memory_max.
+// setResources sets the limits of a container. With memory_max, the task may use more memory than it reserves.
 func (d *Driver) setResources(host *container.HostConfig, o *options, r fleet.Resources) error {
 	if r.CPU > 0 {
 		host.CPUShares = int64(min(max(r.CPU, minCPUShares), maxCPUShares))
@@ -210,8 +210,8 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 		}
 		host.NetworkMode = container.NetworkMode("container:" + id)
 	}
-	if host.NetworkMode.IsContainer() { // it has the other one's names and addresses
-		if !d.quirks.podman { // Docker gives it the other one's host name, too
+	if host.NetworkMode.IsContainer() { // the container shares names and addresses with the other one
+		if !d.quirks.podman { // Docker also gives it the other one's host name
 			config.Hostname = ""
 		}
 		host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = nil, nil, nil, nil
@@ -282,7 +282,7 @@ func publishPorts(config *container.Config, host *container.HostConfig, o *optio
 	return nil
 }
 
-// checkLabels returns an error if a task names a port that its group does not have.
+// checkLabels returns an error if a task names a port that its group lacks.
 func checkLabels(o *options, cfg drivers.TaskConfig) error {
 	for _, label := range append(slices.Clone(o.ports), sortedKeys(o.portMap)...) {
 		if !slices.ContainsFunc(cfg.Network.Ports, func(p fleet.AssignedPort) bool { return p.Label == label }) {
@@ -316,8 +316,8 @@ func wholeSeconds(d time.Duration) int {
 	return int((max(d, 0) + time.Second - 1) / time.Second)
 }
 
-// containerName returns the name of a task's container: TASK-ALLOC-HASH. The hash is of the task's id and of the
-// folder's identity, so that each attempt, and each copy of a data directory, has another.
+// containerName returns the name of a task's container: TASK-ALLOC-HASH. The hash covers the task's id and the
+// folder's identity, so it differs for each attempt and for each copy of a data directory.
 func containerName(cfg drivers.TaskConfig, folder string) string {
 	name := strings.Map(func(c rune) rune {
 		if c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_.-", c) {

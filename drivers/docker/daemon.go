@@ -15,24 +15,24 @@ import (
 )
 
 const (
-	// pingTimeout bounds the question whether the daemon is healthy.
+	// pingTimeout bounds a ping of the daemon.
 	pingTimeout = 3 * time.Second
-	// firstDetailsTimeout and detailsTimeout bound the reading of the daemon's description. Podman's takes more
-	// than 10 s on a loaded machine, and the first reading must not delay the start of the edge.
+	// firstDetailsTimeout and detailsTimeout bound reading the daemon's attributes. Podman takes more than 10 s on a
+	// loaded machine, and the first reading must not delay the start of the edge.
 	firstDetailsTimeout = 2 * time.Second
 	detailsTimeout      = time.Minute
 	// requestTimeout bounds a request that the daemon answers at once.
 	requestTimeout = 30 * time.Second
 	// startTimeout bounds the creation and the start of a container.
 	startTimeout = 5 * time.Minute
-	// endedTimeout bounds the question whether a container has ended, whose caller does not wait.
+	// endedTimeout bounds an inspect for Ended, whose caller must not wait.
 	endedTimeout = 2 * time.Second
 )
 
 // daemonAttributes are the attributes of a daemon.
 type daemonAttributes struct{ attributes map[string]string }
 
-// pingDaemon asks the daemon for a sign of life and agrees on the API version.
+// pingDaemon pings the daemon and negotiates the API version.
 func (d *Driver) pingDaemon(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -43,7 +43,7 @@ func (d *Driver) pingDaemon(ctx context.Context) error {
 	return nil
 }
 
-// ensureConnected makes sure that the API version is agreed before the first request.
+// ensureConnected negotiates the API version before the first request.
 func (d *Driver) ensureConnected(ctx context.Context) error {
 	if d.connected.Load() {
 		return nil
@@ -51,8 +51,8 @@ func (d *Driver) ensureConnected(ctx context.Context) error {
 	return d.pingDaemon(ctx)
 }
 
-// readAttributes returns the daemon's attributes; until they could be read once, only the driver's own. They are
-// read if the daemon answers.
+// readAttributes returns the daemon's attributes. It reads them once, when the daemon answers; before that it returns
+// the driver's own attributes only.
 func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]string {
 	key := "driver." + d.cfg.Name
 	if known := d.details.Load(); known != nil {
@@ -90,8 +90,7 @@ func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]st
 	return all
 }
 
-// daemonError explains the error of a request. Errors are recoverable unless the daemon refused the request for
-// what it asked.
+// daemonError explains the error of a request. The error is recoverable unless the daemon refused the request itself.
 func (d *Driver) daemonError(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -111,7 +110,7 @@ func (d *Driver) daemonError(doing string, err error) error {
 	return drivers.Recoverable(fmt.Errorf("%s: %w", doing, err))
 }
 
-// daemonMessage returns the daemon's own words.
+// daemonMessage returns the daemon's own error text.
 func daemonMessage(err error) string {
 	return strings.TrimPrefix(strings.TrimSpace(err.Error()), "Error response from daemon: ")
 }

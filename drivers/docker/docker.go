@@ -1,20 +1,20 @@
 // Package docker is the drivers "docker" and "podman": a task is a container of the daemon on this machine. Both
 // speak Docker's API (1.40 and later); podman.go holds the differences of Podman.
 //
-// The daemon's answer to an inspect is the only truth about a container; events are not used. A container has a
-// name made of its task, its allocation and the identity of the task's state folder, and labels with the same. So
-// a restarted agent finds it again, and a copy of a data directory never affects the containers of the original.
+// The driver learns about a container only by inspecting it, never by events. Name and labels of a container contain
+// its task, its allocation and the identity of the task's state folder. So a restarted agent finds it again, and a
+// copy of a data directory never affects the containers of the original.
 // Containers have no restart policy: after a reboot the agent starts them.
 //
-// While the daemon cannot be asked, no task counts as lost: errors are recoverable, and Wait goes on asking. A
-// container that the daemon does not know any more is lost, and its exit is unknown.
+// While the daemon does not answer, no task counts as lost: errors are recoverable, and Wait keeps asking. A
+// container that the daemon no longer knows is lost, with an unknown exit.
 //
 // A state folder holds:
 //
 //	id           random number; with the folder's inode, it tells the folder from others
 //	exit.json    how the container ended; written once the agent has seen it
 //	logs.json    position in the daemon's log of the container
-//	logs.lock    held by the one that copies the log
+//	logs.lock    locked by the goroutine that copies the log
 //
 // The daemon writes a container's output to its own bounded log files. Task.Wait copies them to the log files of
 // the allocation, from the recorded position, so that a restart of the agent loses nothing.
@@ -67,12 +67,12 @@ type Config struct {
 	DataDir string // of the edge; containers are labelled with its identity
 	BootID  string // kernel's boot id; "": read from the kernel
 	Permissions
-	// TotalMHz returns the machine's processor capacity, for cpu_hard_limit. nil or 0: unknown.
+	// TotalMHz returns the machine's processor capacity, for cpu_hard_limit. nil or 0 means unknown.
 	TotalMHz func() int
 	Log      *slog.Logger
 }
 
-// Permissions are what an edge lets its containers do. The zero value is Nomad's default.
+// Permissions are the rights that an edge gives its containers. The zero value is Nomad's default.
 type Permissions struct {
 	// AllowPrivileged permits privileged containers, and those that share process, IPC, UTS or user namespaces
 	// with the host.
@@ -123,7 +123,7 @@ func New(cfg Config) (*Driver, error) {
 	}, nil
 }
 
-// Capabilities says that a task sees an image's files with its folders mounted into them.
+// Capabilities says that a task has its image's file system, with the task's folders mounted.
 func (d *Driver) Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
 		FSIsolation: drivers.FSImage, Mounts: true, Names: true,
@@ -174,8 +174,8 @@ func (d *Driver) checkPermitted(o *options) error {
 	return nil
 }
 
-// Fingerprint reports whether the daemon answers. Without its socket the driver is not detected, which costs one
-// look at the file system.
+// Fingerprint reports whether the daemon answers. If its socket does not exist, the driver is not detected; that costs
+// one stat call.
 func (d *Driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 	if _, err := os.Stat(d.cfg.Socket); err != nil {
 		return fleet.DriverInfo{HealthDescription: "there is no socket at " + d.cfg.Socket}

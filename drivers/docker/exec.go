@@ -25,8 +25,8 @@ const execEndPatience = 10 * time.Second
 // endOfInput is the character that ends the input of a terminal.
 const endOfInput = 4
 
-// Exec runs a command in the container and returns its exit code. Daemons cannot end a command, so the agent kills
-// its process with ctx.
+// Exec runs a command in the container and returns its exit code. Daemons cannot end a command, so the agent kills the
+// command's process when ctx ends.
 func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	defer x.Stdin.Close()
 	for _, s := range x.Command {
@@ -99,7 +99,7 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 	return t.execExitCode(ctx, made.ID)
 }
 
-// execExitCode returns the exit code of a command whose output has ended. The daemon may know it a moment later.
+// execExitCode returns the exit code of a command whose output has ended. The daemon may learn it a moment later.
 func (t *task) execExitCode(ctx context.Context, id string) (int, error) {
 	for deadline := time.Now().Add(execEndPatience); ; {
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
@@ -112,7 +112,7 @@ func (t *task) execExitCode(ctx context.Context, id string) (int, error) {
 			return 0, t.driver.daemonError("read exit code", err)
 		case !state.Running:
 			return state.ExitCode, nil
-		case time.Now().After(deadline): // it has closed its output and runs on
+		case time.Now().After(deadline): // the command has closed its output and still runs
 			return 0, nil
 		}
 		select {
@@ -133,7 +133,7 @@ func (t *task) killExec(id string) {
 	}
 }
 
-// applyTerminalSizes sets the command's terminal to each size that it receives, until over is closed.
+// applyTerminalSizes sets the command's terminal to each received size, until over is closed.
 func (t *task) applyTerminalSizes(ctx context.Context, id string, sizes <-chan fleet.TerminalSize, over <-chan struct{}) {
 	for {
 		select {

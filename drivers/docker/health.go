@@ -15,7 +15,7 @@ var _ drivers.HealthReporter = (*Driver)(nil)
 // maxHealthOutput bounds the output of a health check in a message.
 const maxHealthOutput = 500
 
-// TaskHealth returns the result of the health check of a task's image. Podman runs these checks by timers of systemd.
+// TaskHealth returns the result of the image's health check. Podman runs such checks by systemd timers.
 func (d *Driver) TaskHealth(ctx context.Context, cfg drivers.TaskConfig) (drivers.TaskHealth, error) {
 	c, err := d.findContainer(ctx, cfg)
 	if err != nil {
@@ -27,7 +27,7 @@ func (d *Driver) TaskHealth(ctx context.Context, cfg drivers.TaskConfig) (driver
 	return healthOf(c.State.Health), nil
 }
 
-// healthOf translates the daemon's words.
+// healthOf converts the daemon's health status.
 func healthOf(h *container.Health) drivers.TaskHealth {
 	switch h.Status {
 	case container.Healthy:

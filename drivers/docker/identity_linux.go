@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// podmanProcesses is the limit of processes that Podman gives itself, and cannot exceed in a container.
+// podmanProcesses is the process limit that Podman gives itself and cannot exceed in a container.
 const podmanProcesses = 32768
 
-// identity returns what tells a folder from its copies, also after a reboot: its inode and the id of its file
-// system. Device numbers may change at a reboot.
+// identity identifies a folder, as opposed to a copy, also after a reboot: by its inode and the id of its file system.
+// Device numbers may change at a reboot.
 func identity(dir string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(dir, &st); err != nil {
@@ -35,7 +35,7 @@ func fileNumber(info os.FileInfo) uint64 {
 	return 0
 }
 
-// lockPath locks a file, and returns nil if another one has it.
+// lockPath locks a file. It returns nil if another process holds the lock.
 func lockPath(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

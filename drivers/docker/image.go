@@ -24,9 +24,8 @@ type pull struct {
 	err  error         // set before done is closed
 }
 
-// ensureImage makes sure that the daemon has a task's image and returns the name to run. An image that is
-// present is never fetched again, whatever its tag, unless force_pull asks for it: so a machine without a network
-// starts its tasks.
+// ensureImage makes sure that the daemon has a task's image, and returns the name to run. A present image is never
+// fetched again, whatever its tag, unless force_pull is set: a machine without a network starts its tasks.
 func (d *Driver) ensureImage(ctx context.Context, o *options, cfg drivers.TaskConfig) (string, error) {
 	image := trimTransport(o.image)
 	if image != "" && !o.forcePull {
@@ -75,8 +74,8 @@ func (d *Driver) hasImage(ctx context.Context, image string) (bool, error) {
 	return err == nil, d.daemonError("look for image "+image, err)
 }
 
-// pullShared pulls an image, or waits for the pull of the same image by another task. If that other task gave up,
-// it pulls itself.
+// pullShared pulls an image, or waits while another task pulls the same one. If the other task gives up, it pulls the
+// image itself.
 func (d *Driver) pullShared(ctx context.Context, o *options, image string) error {
 	for {
 		d.mu.Lock()
@@ -115,7 +114,7 @@ func (d *Driver) pullImage(ctx context.Context, o *options, image string) error 
 	}
 	err = d.pullOnce(limited, image, auth)
 	if err != nil && auth != "" && o.authSoftFail && limited.Err() == nil {
-		err = d.pullOnce(limited, image, "") // it may be a public image
+		err = d.pullOnce(limited, image, "") // retry without credentials: the image may be public
 	}
 	switch {
 	case err == nil:
@@ -124,7 +123,7 @@ func (d *Driver) pullImage(ctx context.Context, o *options, image string) error 
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case limited.Err() != nil:
-		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "pull image %s: not done within %v", image, o.pullTimeout).
+		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "pull image %s: not complete within %v", image, o.pullTimeout).
 			WithHint("set image_pull_timeout for a slow link"))
 	}
 	return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "pull image %s: %s", image, daemonMessage(err)).WithHint("%s", d.pullHint(err)))
@@ -140,7 +139,7 @@ func (d *Driver) pullOnce(ctx context.Context, image, auth string) error {
 	return progress.Wait(ctx)
 }
 
-// pullHint returns what a person may do about a pull that failed.
+// pullHint returns the hint for a failed pull.
 func (d *Driver) pullHint(err error) string {
 	said := strings.ToLower(err.Error())
 	contains := func(parts ...string) bool {
@@ -174,7 +173,7 @@ func encodeAuth(auth *registry.AuthConfig) (string, error) {
 	return base64.URLEncoding.EncodeToString(b), nil
 }
 
-// loadImage loads the image of a tar file in the task's folder and returns its name: that of the job, or else the
+// loadImage loads the image from a tar file in the task's folder, and returns the name that the job gives, or else the
 // one in the file.
 func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConfig, image string) (string, error) {
 	file, inside := resolveInTask(cfg, o.load)

@@ -23,18 +23,18 @@ const (
 	// for a quiet container.
 	firstLogPoll = 50 * time.Millisecond
 	lastLogPoll  = 500 * time.Millisecond
-	// positionInterval is how often the position is recorded while there is output. If the agent dies in between,
-	// the bytes that it wrote since then are counted and skipped.
+	// positionInterval is how often the position is recorded while there is output. After a crash of the agent, the
+	// bytes that it had already written since then are counted and skipped.
 	positionInterval = 2 * time.Second
-	// lockPatience bounds the wait for another one that copies the same log.
+	// lockPatience bounds the wait for another goroutine that copies the same log.
 	lockPatience = 10 * time.Second
 	// maxLogLine bounds a line of the daemon's log. The daemons cut output into pieces of 16 KiB.
 	maxLogLine = 1 << 20
-	// logChunk is how much of a log is read at once.
+	// logChunk is the number of log bytes read at once.
 	logChunk = 16 << 10
 )
 
-// logFormat is how a daemon writes a container's output to its log.
+// logFormat is the format of a daemon's log of a container.
 type logFormat int
 
 const (
@@ -49,13 +49,13 @@ var streamNames = [2]string{"stdout", "stderr"}
 type logCopy struct {
 	path     string // of the daemon's newest log file; older ones have .1, .2, …
 	format   logFormat
-	files    int // that the daemon keeps
+	files    int // number of log files that the daemon keeps
 	dir      string
 	position logPosition
 	out      [2]*logfile.Rotator
 	skip     [2]int64 // bytes that were written before the agent died
 	file     *os.File // nil: none open
-	rest     []byte   // the beginning of a line
+	rest     []byte   // the beginning of an incomplete line
 	chunk    [logChunk]byte
 	savedAt  time.Time
 	unsaved  bool
@@ -77,7 +77,7 @@ func newRotators(cfg drivers.TaskConfig) [2]*logfile.Rotator {
 	return out
 }
 
-// recordLogStart records where the output of a container that is about to start begins in the allocation's files.
+// recordLogStart records the positions in the allocation's files at which the output of a new container begins.
 func recordLogStart(cfg drivers.TaskConfig) error {
 	p := logPosition{Version: recordVersion}
 	for i, r := range newRotators(cfg) {
@@ -118,7 +118,7 @@ func (t *task) copyLogs(ctx context.Context, ended <-chan struct{}) {
 	}
 }
 
-// copyRest copies the output of an ended container that was not copied yet.
+// copyRest copies the output of an ended container that is not copied yet.
 func (t *task) copyRest(ctx context.Context) {
 	if t.logPath == "" && t.container != "" {
 		if c, err := t.driver.inspectContainer(ctx, t.container, requestTimeout); err == nil && c != nil {
@@ -130,8 +130,8 @@ func (t *task) copyRest(ctx context.Context) {
 	t.copyLogs(ctx, ended)
 }
 
-// openLogCopy returns the copying of the container's log from its recorded position, once nobody else copies it;
-// nil if there is no log, or the wait is over.
+// openLogCopy opens the container's log for copying at its recorded position, when nobody else copies it. It returns
+// nil if there is no log or lockPatience is over.
 func (t *task) openLogCopy(ctx context.Context, ended <-chan struct{}) (*logCopy, func()) {
 	if t.logPath == "" {
 		return nil, nil
@@ -151,7 +151,7 @@ func (t *task) openLogCopy(ctx context.Context, ended <-chan struct{}) (*logCopy
 			}
 		}
 		select {
-		case <-ended: // the other one copies the rest
+		case <-ended: // the other goroutine copies the rest
 			ended, patience = nil, time.After(lockPatience)
 		case <-patience:
 			return nil, nil
@@ -162,7 +162,7 @@ func (t *task) openLogCopy(ctx context.Context, ended <-chan struct{}) (*logCopy
 	}
 }
 
-// newLogCopy makes the copying of a log from the position in the task's state folder.
+// newLogCopy makes a logCopy that begins at the position in the task's state folder.
 func newLogCopy(cfg drivers.TaskConfig, path string, q quirks) *logCopy {
 	c := &logCopy{path: path, format: q.logFormat, files: q.logFiles, dir: cfg.StateDir, out: newRotators(cfg), savedAt: time.Now()}
 	if err := record.Read(cfg.StateDir, positionFile, &c.position); err != nil {
@@ -192,7 +192,7 @@ func (c *logCopy) copyAvailable() (bool, error) {
 		if !c.isReplaced() {
 			return copied, nil
 		}
-		if n, err = c.copyFile(); err != nil { // written between the end and the replacement
+		if n, err = c.copyFile(); err != nil { // written just before the daemon began a new file
 			return copied || n > 0, err
 		}
 		_ = c.file.Close()
@@ -200,8 +200,8 @@ func (c *logCopy) copyAvailable() (bool, error) {
 	}
 }
 
-// openNext opens the log file after the one of the position: that file itself if no file was read yet. It returns
-// false if there is none.
+// openNext opens the log file after the current one, or the file of the recorded position if none is open yet. It
+// returns false if there is none.
 func (c *logCopy) openNext() (bool, error) {
 	var numbers []uint64
 	var paths []string
@@ -219,7 +219,7 @@ func (c *logCopy) openNext() (bool, error) {
 		}
 		numbers, paths = append(numbers, fileNumber(info)), append(paths, path)
 	}
-	next, offset := 0, int64(0) // the oldest, if that of the position is gone
+	next, offset := 0, int64(0) // the oldest file, if the one of the position is gone
 	for i, n := range numbers {
 		if n == c.position.Inode {
 			next, offset = i, c.position.Offset
@@ -237,7 +237,7 @@ func (c *logCopy) openNext() (bool, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && fileNumber(info) != numbers[next] {
-		return false, f.Close() // rotated meanwhile: the next look finds it
+		return false, f.Close() // rotated meanwhile: the next call finds it
 	}
 	if err == nil {
 		if info.Size() < offset {
@@ -259,7 +259,7 @@ func (c *logCopy) isFinished(path string) bool {
 	return err == nil && info.Size() <= c.position.Offset
 }
 
-// isReplaced reports whether the daemon writes to another file than the open one.
+// isReplaced reports whether the daemon now writes to another file than the open one.
 func (c *logCopy) isReplaced() bool {
 	info, err := os.Stat(c.path)
 	return err == nil && fileNumber(info) != c.position.Inode
@@ -300,7 +300,7 @@ func (c *logCopy) copyLines() {
 		c.unsaved = true
 		left = after
 	}
-	if len(left) > maxLogLine { // not a line of a container
+	if len(left) > maxLogLine { // too long for a line of container output
 		c.position.Offset += int64(len(left))
 		left = nil
 	}
@@ -316,7 +316,7 @@ func (c *logCopy) saveIfDue(now bool) {
 	for i, r := range c.out {
 		p.Streams[i].Number, p.Streams[i].Size = r.Position()
 	}
-	if record.Write(durable.Swap, c.dir, positionFile, p) == nil { // else it is written the next time
+	if record.Write(durable.Swap, c.dir, positionFile, p) == nil { // a failed write is repeated the next time
 		c.unsaved, c.savedAt = false, time.Now()
 	}
 }

@@ -34,8 +34,8 @@ const (
 	pauseImage = "localhost/skerry-pause:1"
 )
 
-// groupNetwork returns the daemon's network mode for the network of a task's group. As in Nomad, tasks of a group
-// with the host's network have the daemon's own network, unless they ask for network_mode = "host".
+// groupNetwork returns the daemon's network mode for the network of a task's group. As in Nomad, mode host means the
+// daemon's default network, unless the task asks for network_mode = "host".
 func (d *Driver) groupNetwork(ctx context.Context, cfg drivers.TaskConfig) (container.NetworkMode, error) {
 	switch cfg.Network.Mode {
 	case "", fleet.NetworkHost:
@@ -56,7 +56,7 @@ func (d *Driver) groupNetwork(ctx context.Context, cfg drivers.TaskConfig) (cont
 	case d.quirks.podman && cfg.Network.Namespace != "":
 		return container.NetworkMode("ns:" + cfg.Network.Namespace), nil
 	}
-	return "", drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "the network of allocation %s is not there", fleet.Short(cfg.AllocID)))
+	return "", drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "the network of allocation %s does not exist", fleet.Short(cfg.AllocID)))
 }
 
 // TaskAddress returns the address of a task's container in the daemon's network.
@@ -186,8 +186,8 @@ func (d *Driver) DestroyNetwork(ctx context.Context, alloc fleet.AllocID) error 
 	return nil
 }
 
-// networkContainerName returns the name of the container that holds an allocation's network namespace. A copy of
-// the data directory has another.
+// networkContainerName returns the name of the container that holds an allocation's network namespace. The name
+// differs in a copy of the data directory.
 func (d *Driver) networkContainerName(alloc fleet.AllocID) (string, error) {
 	dir := ""
 	if d.cfg.DataDir != "" {
@@ -213,7 +213,7 @@ func namespaceOf(c *container.InspectResponse) (string, error) {
 	return path, nil
 }
 
-// ensurePauseImage makes the image of the containers that hold namespaces: one program of a few hundred bytes.
+// ensurePauseImage makes the pauseImage, which holds one program of a few hundred bytes.
 func (d *Driver) ensurePauseImage(ctx context.Context) error {
 	if present, err := d.hasImage(ctx, pauseImage); err != nil || present {
 		return err
@@ -233,10 +233,10 @@ func (d *Driver) ensurePauseImage(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// The tag is part of the name: Podman does not read the tag's own parameter.
+	// The tag is part of the name, because Podman ignores the parameter for the tag.
 	answer, err := d.client.ImageImport(ctx, client.ImageImportSource{Source: &image, SourceName: "-"}, pauseImage, client.ImageImportOptions{})
 	if errdefs.IsConflict(err) {
-		return nil // another one has just made it
+		return nil // another goroutine has just made it
 	}
 	if err != nil {
 		return d.daemonError("make image "+pauseImage, err)

@@ -23,8 +23,7 @@ const (
 	maxConfigMB = 1 << 30
 )
 
-// options are the values of a task's config block. config, host and endpoint have the values that the daemon
-// takes as they are.
+// options are the values of a task's config block. config, host and endpoint hold values in the daemon's form.
 type options struct {
 	config   container.Config
 	host     container.HostConfig
@@ -51,8 +50,8 @@ type options struct {
 	logging                       bool // the job names the log driver
 }
 
-// parseOptions reads a task's config block for the driver with that name. The error names everything that is
-// wrong with it. early says that ${…} in it is not replaced yet.
+// parseOptions parses a task's config block for the driver with that name. The error names all invalid keys. early
+// says that ${…} is not replaced yet.
 func parseOptions(driver string, config map[string]any, early bool) (options, error) {
 	o := options{pullTimeout: defaultPullTimeout}
 	r := &reader{early: early}
@@ -78,7 +77,7 @@ func parseOptions(driver string, config map[string]any, early bool) (options, er
 	return o, nil
 }
 
-// trimTransport removes the "docker://" that podman's jobs may write.
+// trimTransport removes the prefix "docker://", which podman jobs may have.
 func trimTransport(image string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(image, "docker://"), "https://")
 }
@@ -96,7 +95,7 @@ func (o *options) configKeys(r *reader) map[string]func(string, any) {
 	return all
 }
 
-// imageKeys are the keys about the image and where it comes from.
+// imageKeys are the keys about the image and its source.
 func (o *options) imageKeys(r *reader) map[string]func(string, any) {
 	return map[string]func(string, any){
 		"image":          func(k string, v any) { o.image = r.readText(k, v) },
@@ -204,7 +203,7 @@ func (o *options) networkKeys(r *reader) map[string]func(string, any) {
 	}
 }
 
-// isolationKeys are the keys about what the container may do and see.
+// isolationKeys are the keys about rights and isolation.
 func (o *options) isolationKeys(r *reader) map[string]func(string, any) {
 	return map[string]func(string, any){
 		"privileged":      func(k string, v any) { o.host.Privileged = r.readFlag(k, v) },
@@ -270,7 +269,7 @@ func (o *options) resourceKeys(r *reader) map[string]func(string, any) {
 	}
 }
 
-// addDevice adds a device of the host; without a path in the container it has the same there.
+// addDevice adds a device of the host. Without container_path, it keeps its host path in the container.
 func (o *options) addDevice(r *reader, key string, d container.DeviceMapping) {
 	if d.PathOnHost == "" {
 		r.wrong = append(r.wrong, key+": host_path is required")
@@ -281,7 +280,7 @@ func (o *options) addDevice(r *reader, key string, d container.DeviceMapping) {
 	o.host.Devices = append(o.host.Devices, d)
 }
 
-// capabilityNames returns the names of capabilities as the daemon writes them: NET_ADMIN.
+// capabilityNames returns capabilities in the daemon's spelling, such as NET_ADMIN.
 func capabilityNames(names []string) []string {
 	for i, n := range names {
 		names[i] = strings.TrimPrefix(strings.ToUpper(n), "CAP_")

@@ -14,8 +14,8 @@ import (
 
 var _ drivers.OrphanRemover = (*Driver)(nil)
 
-// RemoveOrphans removes the containers of this edge whose allocation it does not know, and returns their names.
-// Containers of another data directory, and of other users of the daemon, are never touched.
+// RemoveOrphans removes this edge's containers whose allocation the edge does not know, and returns their names. It
+// never touches containers of another data directory or of other users of the daemon.
 func (d *Driver) RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error) {
 	if _, err := os.Stat(d.cfg.Socket); err != nil || d.cfg.DataDir == "" {
 		return nil, nil

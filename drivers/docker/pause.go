@@ -6,7 +6,7 @@ import (
 	"skerry/fleet"
 )
 
-// pauseCode is, by architecture, a loop around the system call pause, or ppoll without files.
+// pauseCode is machine code by architecture: a loop around the system call pause, or ppoll without files.
 var pauseCode = map[string]struct {
 	machine uint16 // of the ELF header
 	wide    bool   // 64 bits
@@ -28,7 +28,7 @@ var pauseCode = map[string]struct {
 func pauseProgram(arch string) ([]byte, error) {
 	p, ok := pauseCode[arch]
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeUnsupported, "no program is known that holds a network namespace on %s", arch)
+		return nil, fleet.Errorf(fleet.CodeUnsupported, "container network namespaces are not supported on the architecture %s", arch)
 	}
 	const base = 0x400000
 	order := binary.LittleEndian

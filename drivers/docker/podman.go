@@ -13,10 +13,10 @@ const podmanPullHint = "write the image's full name, such as docker.io/library/r
 // quirks are the differences between the two daemons.
 type quirks struct {
 	podman bool
-	// logFormat is how the daemon's log files are written.
+	// logFormat is the format of the daemon's log files.
 	logFormat logFormat
-	// logFiles and logBytes bound the daemon's log of a container. Podman keeps one file: at its limit, it begins
-	// a new one and removes the old, which the reader still has open.
+	// logFiles and logBytes bound the daemon's log of a container. Podman keeps one file: at its limit it begins a new
+	// one and removes the old file, which the reader still has open.
 	logFiles int
 	logMB    int
 }
@@ -29,7 +29,7 @@ func quirksOf(name string) quirks {
 	return quirks{logFormat: jsonLog, logFiles: 3, logMB: 8}
 }
 
-// podmanKeys are the keys that Nomad's podman driver writes differently.
+// podmanKeys are the keys whose form differs in Nomad's podman driver.
 func (o *options) podmanKeys(r *reader) map[string]func(string, any) {
 	return map[string]func(string, any){
 		"working_dir": func(k string, v any) { o.config.WorkingDir = r.readText(k, v) },
@@ -89,18 +89,18 @@ func isLimitRefused(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "setrlimit") || strings.Contains(err.Error(), "setting rlimit"))
 }
 
-// portTries and portPause bound the wait until the monitor of a refused container lets go of its ports.
+// portTries and portPause bound the wait until the monitor of a refused container frees its ports.
 const (
 	portTries = 10
 	portPause = 500 * time.Millisecond
 )
 
-// isPortHeld reports whether a container could not start because a process has one of its ports.
+// isPortHeld reports whether a container could not start because another process has one of its ports.
 func isPortHeld(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "address already in use")
 }
 
-// lowLimits are limits that a machine without the right to raise them permits.
+// lowLimits are limits that need no right to raise them.
 func lowLimits() []*container.Ulimit {
 	files, processes := hardLimits()
 	return []*container.Ulimit{

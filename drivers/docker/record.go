@@ -28,17 +28,17 @@ const (
 	recordVersion = 1
 	// maxFolderID bounds the random number of a state folder in bytes.
 	maxFolderID = 64
-	// maxAnswer bounds what is read of an answer of the daemon that is not a log.
+	// maxAnswer bounds an answer of the daemon, except logs.
 	maxAnswer = 8 << 20
 )
 
-// handleState is Handle.State: which container the task is.
+// handleState is the content of Handle.State: it identifies the task's container.
 type handleState struct {
 	ContainerID string `json:"container_id"`
 	BootID      string `json:"boot_id"`
 }
 
-// exitRecord is the record of how a container ended.
+// exitRecord records how a container ended.
 type exitRecord struct {
 	Version    int    `json:"version"`
 	Code       int    `json:"code"`
@@ -48,8 +48,8 @@ type exitRecord struct {
 	FinishedAt int64  `json:"finished_at"` // UnixNano
 }
 
-// logPosition is the record of how far a container's log was copied: up to Offset of the file with that inode,
-// when the allocation's files had these positions.
+// logPosition records how far a container's log is copied: up to Offset of the file with that inode. Streams are the
+// positions in the allocation's files at that moment.
 type logPosition struct {
 	Version int             `json:"version"`
 	Inode   uint64          `json:"inode"`
@@ -82,8 +82,8 @@ func checkVersion(version int) error {
 	return nil
 }
 
-// folderID returns what tells a state folder from its copies and from a later folder with the same inode: a random
-// number in it, and its inode. "": the folder has no number yet.
+// folderID identifies a state folder, as opposed to its copies and to a later folder with the same inode: it joins the
+// folder's random number and its inode. "" means that the folder has no number yet.
 func folderID(dir string) (string, error) {
 	f, err := os.Open(filepath.Join(dir, idFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func folderID(dir string) (string, error) {
 	return shortHash(string(number)) + "-" + folder, nil
 }
 
-// makeFolderID makes a state folder with its random number, if it has none.
+// makeFolderID makes a state folder and its random number, if missing.
 func makeFolderID(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("make state folder: %w", err)

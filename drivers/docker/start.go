@@ -21,8 +21,8 @@ import (
 	"skerry/internal/pace"
 )
 
-// Start starts a container, or finds it if it was started before under its task's ID. Its image is fetched if the
-// daemon does not have it.
+// Start starts a container, or finds the one that was started before for the same task id. It fetches the image if the
+// daemon lacks it.
 func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Handle, error) {
 	h, err := d.startTask(ctx, cfg)
 	if err != nil {
@@ -62,13 +62,13 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 		if err := d.removeContainer(ctx, found.ID); err != nil {
 			return drivers.Handle{}, err
 		}
-		_ = os.Remove(filepath.Join(cfg.StateDir, exitFile)) // of the container that is gone
+		_ = os.Remove(filepath.Join(cfg.StateDir, exitFile)) // the exit of an earlier container
 		found = nil
 	}
 	if found != nil && found.State.Status != container.StateCreated {
 		return d.handleOf(cfg.ID, found.ID)
 	}
-	if found != nil { // an agent died between its creation and its start, or its start failed
+	if found != nil { // it was created but not started: the agent died or the start failed
 		if err := d.removeContainer(ctx, found.ID); err != nil {
 			return drivers.Handle{}, err
 		}
@@ -94,7 +94,7 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 	return d.handleOf(cfg.ID, id)
 }
 
-// runContainer creates and starts a task's container and returns its id. If it does not start, nothing is left.
+// runContainer creates and starts a task's container and returns its id. If the start fails, it removes the container.
 func (d *Driver) runContainer(ctx context.Context, o *options, cfg drivers.TaskConfig, image string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -187,14 +187,14 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 	return t, nil
 }
 
-// findContainer returns a task's container, or nil if there is none. It asks by the name, which holds the
-// identity of the state folder.
+// findContainer returns a task's container, or nil. It looks for the name, which contains the identity of the state
+// folder.
 func (d *Driver) findContainer(ctx context.Context, cfg drivers.TaskConfig) (*container.InspectResponse, error) {
 	folder, err := folderID(cfg.StateDir)
 	if err != nil {
 		return nil, drivers.Recoverable(err)
 	}
-	if folder == "" { // nothing was started from it
+	if folder == "" { // no container was started with this folder
 		return nil, nil
 	}
 	found, err := d.inspectContainer(ctx, containerName(cfg, folder), requestTimeout)
@@ -227,7 +227,7 @@ func (d *Driver) removeContainer(ctx context.Context, id string) error {
 	defer cancel()
 	_, err := d.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
-		return nil // somebody else has removed it, or does
+		return nil // another request has removed it or is removing it
 	}
 	return d.daemonError("remove container "+fleet.Short(id), err)
 }

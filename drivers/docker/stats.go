@@ -17,7 +17,7 @@ import (
 
 var _ drivers.Meter = (*task)(nil)
 
-// Consumed returns what the container has used since its start, as one process: its main one.
+// Consumed returns the container's usage since its start, as that of one process, its main one.
 func (t *task) Consumed(ctx context.Context) ([]fleet.Consumed, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -43,8 +43,8 @@ func (t *task) Consumed(ctx context.Context) ([]fleet.Consumed, error) {
 	return []fleet.Consumed{consumedOf(c.State, &s)}, nil
 }
 
-// consumedOf returns a container's usage as that of its main process. Kernels do not tell the time in user mode from
-// that in the kernel exactly: the rest of the total counts as user mode.
+// consumedOf returns a container's usage as that of its main process. Kernels do not split user and kernel time
+// exactly, so the rest of the total counts as user time.
 func consumedOf(state *container.State, s *container.StatsResponse) fleet.Consumed {
 	used := fleet.Consumed{PID: state.Pid, RSS: s.MemoryStats.Usage}
 	if started, err := time.Parse(time.RFC3339Nano, state.StartedAt); err == nil {
@@ -53,7 +53,7 @@ func consumedOf(state *container.State, s *container.StatsResponse) fleet.Consum
 	cpu := s.CPUStats.CPUUsage
 	kernel := min(cpu.UsageInKernelmode, cpu.TotalUsage)
 	used.System, used.User = time.Duration(kernel), time.Duration(cpu.TotalUsage-kernel)
-	for _, key := range []string{"inactive_file", "total_inactive_file"} { // the page cache can be given back
+	for _, key := range []string{"inactive_file", "total_inactive_file"} { // the kernel can reclaim the page cache
 		if cache, ok := s.MemoryStats.Stats[key]; ok && cache < used.RSS {
 			used.RSS -= cache
 			break

@@ -15,7 +15,7 @@ import (
 	"skerry/fleet"
 )
 
-// storageKeys are the keys about files from outside of the image.
+// storageKeys are the keys about mounts.
 func (o *options) storageKeys(r *reader) map[string]func(string, any) {
 	one := func(k string, v any) {
 		for _, b := range r.readBlocks(k, v) {
@@ -129,8 +129,8 @@ func (d *Driver) addStorage(host *container.HostConfig, o *options, cfg drivers.
 	return nil
 }
 
-// bindOf returns one element of volumes as the daemon takes it. A relative path belongs to the task's folder;
-// a plain name, such as data:/srv, is a path there too unless a volume driver is named.
+// bindOf returns one element of volumes in the daemon's form. A relative path lies in the task's folder. So does a
+// plain name, such as data:/srv, unless a volume driver is named.
 func (d *Driver) bindOf(cfg drivers.TaskConfig, o *options, volume string) (string, error) {
 	source, rest, _ := strings.Cut(volume, ":")
 	if o.host.VolumeDriver != "" && !strings.HasPrefix(source, ".") && !path.IsAbs(source) {
@@ -153,7 +153,7 @@ func (d *Driver) bindOf(cfg drivers.TaskConfig, o *options, volume string) (stri
 	return full + ":" + target, nil
 }
 
-// volumesRefused is the error for a path outside of the allocation.
+// volumesRefused returns the error for a path outside of the allocation.
 func (d *Driver) volumesRefused(source string) error {
 	return fleet.Errorf(fleet.CodeInvalid, "mount %q: this edge lets containers mount files of their allocation only", source).
 		WithHint("start the edge with --docker-volumes, use a host volume, or write a path below local/")
@@ -184,8 +184,8 @@ func isBelow(full, dir string) bool {
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }
 
-// followLinks returns a path with the symbolic links of its existing part followed: a task may make links in its
-// folder, and a mount must not follow them out of it.
+// followLinks resolves the symbolic links in the existing part of a path: a task may make links in its folder, and a
+// mount must not leave the folder through them.
 func followLinks(full string) string {
 	for rest := ""; ; {
 		if real, err := filepath.EvalSymlinks(full); err == nil {
@@ -207,5 +207,5 @@ func propagationOf(mode string) mount.Propagation {
 	case "bidirectional":
 		return mount.PropagationRShared
 	}
-	return "" // private, and what the daemon does anyway
+	return "" // private is the daemon's default
 }

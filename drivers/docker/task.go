@@ -68,8 +68,8 @@ func (t *task) Ended() bool {
 	return false
 }
 
-// Wait blocks until the container has ended and its output is copied to the allocation's log files, which it does
-// meanwhile. While the daemon does not answer, it goes on asking.
+// Wait blocks until the container has ended and its output is in the allocation's log files, to which it copies
+// meanwhile. It keeps asking a daemon that does not answer.
 func (t *task) Wait(ctx context.Context) (drivers.Exit, error) {
 	if t.readExit() {
 		return t.exit.Load().toDriverExit(), nil
@@ -100,8 +100,8 @@ func (t *task) finishWith(state *container.State) (drivers.Exit, error) {
 	return e.toDriverExit(), nil
 }
 
-// waitEnded blocks until the daemon says that the container has ended, and returns its state then; nil if the
-// daemon does not know the container any more. The only error is that of ctx.
+// waitEnded blocks until the daemon says that the container has ended, and returns the container's state. It returns
+// nil if the daemon no longer knows the container. The only error is that of ctx.
 func (t *task) waitEnded(ctx context.Context) (*container.State, error) {
 	pause, warned := firstRetry, false
 	for {
@@ -120,7 +120,7 @@ func (t *task) waitEnded(ctx context.Context) (*container.State, error) {
 			}
 			t.awaitDaemon(ctx)
 		case !warned:
-			t.driver.log.Warn("the daemon cannot be asked about a task: trying again", "task_id", t.cfg.ID, "error", err)
+			t.driver.log.Warn("the daemon does not answer about a task: trying again", "task_id", t.cfg.ID, "error", err)
 			warned = true
 		}
 		select {
@@ -139,14 +139,14 @@ func (t *task) awaitDaemon(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	w := t.driver.client.ContainerWait(ctx, t.container, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
-	select { // one of them always answers: the request ends with ctx
+	select { // one of the channels always delivers, because the request ends with ctx
 	case <-w.Result:
 	case <-w.Error:
 	}
 }
 
-// Stop tells the daemon to send signal, to wait for timeout, and to kill the container. The daemon does that also
-// if the agent dies.
+// Stop tells the daemon to send signal, to wait for timeout, and to kill the container. The daemon does that even if
+// the agent dies.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	if _, err := drivers.ParseSignal(signal); err != nil {
 		return fmt.Errorf("stop task %s: %w", t.cfg.ID, err)
@@ -157,7 +157,7 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	if signal == "" {
 		signal = fleet.DefaultKillSignal
 	}
-	// The request is made although the caller may give up before it has reached a slow daemon.
+	// The goroutine makes the request even if the caller gives up before it reaches a slow daemon.
 	asked := make(chan error, 1)
 	go func() {
 		detached, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout+startTimeout)
@@ -180,8 +180,8 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	return err
 }
 
-// stopContainer asks the daemon for a stop. Older daemons only know the signal that the container was created
-// with: another one is sent before, by a request of its own.
+// stopContainer asks the daemon for a stop. Older daemons send only the signal that the container was created with, so
+// stopContainer sends any other signal itself before the stop.
 func (t *task) stopContainer(ctx context.Context, signal string, timeout time.Duration) error {
 	seconds := wholeSeconds(timeout)
 	if signal != signalName(orDefault(t.stopSignal, fleet.DefaultKillSignal)) && seconds > 0 {
@@ -232,7 +232,7 @@ func (t *task) Forget(ctx context.Context) error {
 	if !t.Ended() {
 		return fmt.Errorf("forget task %s: %w", t.cfg.ID, fleet.Errorf(fleet.CodeConflict, "the task runs"))
 	}
-	if t.container == "" { // it was found by its exit alone
+	if t.container == "" { // only the exit record was found
 		c, err := t.driver.findContainer(ctx, t.cfg)
 		if err != nil {
 			return fmt.Errorf("forget task %s: %w", t.cfg.ID, err)
@@ -271,7 +271,7 @@ func (d *Driver) inspectContainer(ctx context.Context, id string, timeout time.D
 	return &found.Container, nil
 }
 
-// isEnded reports whether a container has run and does not any more.
+// isEnded reports whether a container has run and no longer runs.
 func isEnded(s *container.State) bool {
 	switch s.Status {
 	case container.StateExited, container.StateDead, container.StateRemoving, "stopped":
@@ -285,11 +285,11 @@ func isUnstarted(s *container.State) bool {
 	return s.Status == container.StateCreated || s.Status == "configured" || s.Status == "initialized"
 }
 
-// exitOf returns the exit of a container from its last state; nil: the daemon does not know it any more. Daemons
-// report the signal N that ended a container as the exit code 128+N.
+// exitOf returns the exit of a container from its last state, or a lost exit for nil. Daemons report a container that
+// signal N ended with the exit code 128+N.
 func exitOf(s *container.State) exitRecord {
 	if s == nil {
-		return exitRecord{Code: -1, Err: "lost: the daemon does not know the container any more", FinishedAt: time.Now().UnixNano()}
+		return exitRecord{Code: -1, Err: "lost: the daemon no longer knows the container", FinishedAt: time.Now().UnixNano()}
 	}
 	e := exitRecord{Code: s.ExitCode, OOM: s.OOMKilled, FinishedAt: time.Now().UnixNano()}
 	if at, err := time.Parse(time.RFC3339Nano, s.FinishedAt); err == nil && at.Year() > 1 {

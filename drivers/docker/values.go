@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// reader reads values of a config block and collects what is wrong with them.
+// reader reads values of a config block and collects errors.
 type reader struct {
 	wrong []string
-	// early says that ${…} is not replaced yet: values that contain it may become anything.
+	// early says that ${…} is not replaced yet, so any value with ${…} is accepted.
 	early bool
 }
 
-// isOpen reports whether a value has no final text yet.
+// isOpen reports whether a value contains ${…} that is not replaced yet.
 func (r *reader) isOpen(value any) bool {
 	s, ok := value.(string)
 	return ok && r.early && strings.Contains(s, "${")
 }
 
-// rejectValue notes that the value of a key is not what it must be.
+// rejectValue collects an error for a value of the wrong form.
 func (r *reader) rejectValue(key, must string, value any) {
 	r.wrong = append(r.wrong, fmt.Sprintf("%s must be %s, not %s", key, must, kindOf(value)))
 }

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// cgroupRoots are the folders below which a cgroup's path can lie: that of each controller, and that of version 2.
+// cgroupRoots are the folders that may contain a cgroup path: one for each controller of version 1, and that of
+// version 2.
 func cgroupRoots() []string {
 	roots, _ := filepath.Glob("/sys/fs/cgroup/*/cgroup.procs") // the pattern is valid
 	for i := range roots {
@@ -31,8 +32,8 @@ func findCgroups(pid int, groups map[string]bool) {
 	}
 }
 
-// removeCgroups removes cgroups whose processes have been killed, which takes until these are gone. It reports
-// whether none is left.
+// removeCgroups removes cgroups whose processes have been killed. It reports whether all are removed: the kernel
+// refuses while a process is still exiting.
 func removeCgroups(groups map[string]bool) bool {
 	gone := true
 	for _, root := range cgroupRoots() {

@@ -14,10 +14,10 @@ import (
 	"github.com/moby/moby/client"
 )
 
-// applets are the commands of the image that Busybox makes.
+// applets are the busybox commands in the image that Busybox makes.
 var applets = []string{"sh", "sleep", "cat", "date", "echo", "dd", "id", "hostname", "ls", "kill", "true", "stty", "seq", "tail"}
 
-// Busybox returns the file system of an image with busybox, as a tar. Another mark makes another layer.
+// Busybox returns the file system of an image with busybox, as a tar. Different marks give different layers.
 func Busybox(mark string) ([]byte, error) {
 	path, err := exec.LookPath("busybox")
 	if err != nil {
@@ -51,7 +51,7 @@ func Busybox(mark string) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Import gives the daemon an image that is made of a file system, and of changes in the words of a Dockerfile.
+// Import gives the daemon an image with a file system, and with changes written as Dockerfile instructions.
 func (d *Daemon) Import(ctx context.Context, image string, files []byte, changes ...string) error {
 	answer, err := d.client.ImageImport(ctx, client.ImageImportSource{Source: bytes.NewReader(files), SourceName: "-"}, image,
 		client.ImageImportOptions{Changes: changes})
@@ -65,7 +65,7 @@ func (d *Daemon) Import(ctx context.Context, image string, files []byte, changes
 	return nil
 }
 
-// ImportBusybox gives the daemon an image of busybox, unless it has one of that name.
+// ImportBusybox gives the daemon a busybox image, unless it already has an image of that name.
 func (d *Daemon) ImportBusybox(ctx context.Context, image string) error {
 	if _, err := d.client.ImageInspect(ctx, image); err == nil {
 		return nil
@@ -79,7 +79,7 @@ func (d *Daemon) ImportBusybox(ctx context.Context, image string) error {
 	return d.Import(ctx, image, files)
 }
 
-// RemoveContainers removes all containers, those that run too, and returns their number.
+// RemoveContainers removes all containers, also running ones, and returns their number.
 func (d *Daemon) RemoveContainers(ctx context.Context) (removed int, err error) {
 	err = d.forEachContainer(ctx, func(id string) error {
 		_, err := d.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
@@ -91,7 +91,7 @@ func (d *Daemon) RemoveContainers(ctx context.Context) (removed int, err error) 
 	return removed, err
 }
 
-// forEachContainer calls do for each container, and joins the errors. A container that is gone meanwhile is none.
+// forEachContainer calls do for each container and joins the errors. A container that vanishes meanwhile is no error.
 func (d *Daemon) forEachContainer(ctx context.Context, do func(id string) error) error {
 	list, err := d.client.ContainerList(ctx, client.ContainerListOptions{All: true})
 	if err != nil {

@@ -50,12 +50,12 @@ type Daemon struct {
 
 	mu   sync.Mutex
 	main *process // guarded by mu: the process of the daemon; nil: it does not run
-	// containerd outlives the death of dockerd, as where systemd runs both. nil: it does not run, or the daemon is
+	// containerd keeps running when dockerd dies, as under systemd. It is nil if it does not run, or if the daemon is
 	// Podman. Guarded by mu.
 	containerd *process
 }
 
-// Missing returns an error that says why a daemon of that name cannot run on this machine; nil: it can.
+// Missing returns an error that says why a daemon of that name cannot run on this machine, or nil.
 func Missing(name string) error {
 	programs := []string{"podman", "conmon", "busybox"}
 	if name == docker.Docker {
@@ -91,7 +91,8 @@ func New(cfg Config) (*Daemon, error) {
 	}
 	for name, content := range map[string]string{
 		"registries.conf": registries,
-		// Locks in shared memory belong to all Podmans of the machine, and each one's first start frees them all.
+		// Podman locks in shared memory belong to all Podmans of the machine, and the first start of each frees them
+		// all.
 		"containers.conf": "[engine]\nlock_type = \"file\"\n",
 		"containerd.toml": "version = 2\ndisabled_plugins = [\"io.containerd.grpc.v1.cri\"]\n",
 	} {
@@ -138,12 +139,12 @@ const (
 	startTimeout = 2 * time.Minute
 	// stopTimeout is the time in which a daemon must end after SIGTERM, before it is killed.
 	stopTimeout = time.Minute
-	// pollInterval is the time between two questions whether the daemon answers.
+	// pollInterval is the time between two pings while a daemon starts.
 	pollInterval = 50 * time.Millisecond
 )
 
-// Start starts the daemon, unless it runs, and waits until it answers. A daemon that gives up on a loaded machine
-// is started again.
+// Start starts the daemon if it does not run, and waits until it answers. It retries, because a daemon may give up on
+// a loaded machine.
 func (d *Daemon) Start(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
@@ -200,14 +201,14 @@ func (d *Daemon) startProcesses() (err error) {
 // LogFile returns the path of the file with the daemon's output.
 func (d *Daemon) LogFile() string { return cmp.Or(d.Log, filepath.Join(d.Dir, "log")) }
 
-// Runs reports whether the daemon's process runs or is stopped.
+// Runs reports whether the daemon's process exists, also while SIGSTOP holds it.
 func (d *Daemon) Runs() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.main.isRunning()
 }
 
-// Signal sends a signal to the daemon's process. Its containers, and Docker's containerd, get none.
+// Signal sends a signal to the daemon's process only, not to its containers or Docker's containerd.
 func (d *Daemon) Signal(sig syscall.Signal) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -217,8 +218,8 @@ func (d *Daemon) Signal(sig syscall.Signal) error {
 	return d.main.cmd.Process.Signal(sig)
 }
 
-// Stop ends the daemon's process by a signal, waits for its end, and kills it if it does not end in time. Podman's
-// containers live on, and with LiveRestore Docker's too. Without it, Docker ends them when it stops, or starts again.
+// Stop ends the daemon's process by a signal, and kills it after stopTimeout. Podman's containers live on, and
+// Docker's with LiveRestore. Without it, Docker ends them when it stops or at its next start.
 func (d *Daemon) Stop(sig syscall.Signal) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

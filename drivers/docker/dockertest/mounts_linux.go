@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// UnmountBelow detaches the mounts below a folder, the newest first, as they are gone after a reboot.
+// UnmountBelow detaches the mounts below a folder, the newest first, as a reboot does.
 func UnmountBelow(dir string) error {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil {

@@ -64,7 +64,7 @@ func (p *process) endBySignal(sig syscall.Signal) {
 		return
 	}
 	_ = p.cmd.Process.Signal(sig)             // it may be gone already
-	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a stopped process heeds no other signal than SIGKILL
+	_ = p.cmd.Process.Signal(syscall.SIGCONT) // a process held by SIGSTOP reacts to no other signal than SIGKILL
 	select {
 	case <-p.ended:
 	case <-time.After(stopTimeout):
@@ -73,8 +73,8 @@ func (p *process) endBySignal(sig syscall.Signal) {
 	}
 }
 
-// CutPower kills the daemon and all its containers at once, as a loss of power does, and removes the files that
-// lie in memory on a machine.
+// CutPower kills the daemon and all its containers at once, as a loss of power does, and removes the files that a
+// machine keeps in memory.
 func (d *Daemon) CutPower() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -106,12 +106,12 @@ func (d *Daemon) killPause() error {
 		err = syscall.Kill(pid, syscall.SIGKILL)
 	}
 	if err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("kill what keeps the namespaces of %s: %w", d.Name, err)
+		return fmt.Errorf("kill the pause process of %s: %w", d.Name, err)
 	}
 	return nil
 }
 
-// LoseContainers kills the daemon and all its containers, and removes what it knew of them. The images are lost too.
+// LoseContainers kills the daemon and all its containers, and removes its records of containers and images.
 func (d *Daemon) LoseContainers() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -125,13 +125,13 @@ func (d *Daemon) LoseContainers() error {
 func (d *Daemon) removeFiles(names ...string) error {
 	for _, name := range names {
 		if err := os.RemoveAll(filepath.Join(d.Dir, name)); err != nil {
-			return fmt.Errorf("remove what %s keeps: %w", d.Name, err)
+			return fmt.Errorf("remove files of %s: %w", d.Name, err)
 		}
 	}
 	return nil
 }
 
-// KillContainers kills the first process of each container behind the daemon's back, and returns their number.
+// KillContainers kills the first process of each container without telling the daemon, and returns their number.
 func (d *Daemon) KillContainers() (killed int, err error) {
 	pids, err := d.FirstProcesses()
 	if err != nil {
@@ -145,8 +145,8 @@ func (d *Daemon) KillContainers() (killed int, err error) {
 	return killed, nil
 }
 
-// killContainers kills the processes that keep the daemon's containers, and those in the containers, and removes
-// their cgroups. The caller holds mu.
+// killContainers kills the processes in the daemon's containers and those that keep them, and removes their cgroups.
+// The caller holds mu.
 func (d *Daemon) killContainers() error {
 	groups := map[string]bool{}
 	tick := time.NewTicker(pollInterval)
@@ -174,8 +174,8 @@ func (d *Daemon) killContainers() error {
 	}
 }
 
-// FirstProcesses returns the process with the id 1 of each container, by its id outside. It works while the daemon
-// is dead or hangs.
+// FirstProcesses returns, for each container, the host's pid of its process 1. It works while the daemon is dead or
+// hangs.
 func (d *Daemon) FirstProcesses() (pids []int, err error) {
 	_, tasks, err := d.Processes()
 	for _, pid := range tasks {
@@ -186,7 +186,7 @@ func (d *Daemon) FirstProcesses() (pids []int, err error) {
 	return pids, err
 }
 
-// isFirstProcess reports whether the status of a process says that it has the id 1 in a namespace of its own.
+// isFirstProcess reports whether a process, by its status, has pid 1 in a namespace of its own.
 func isFirstProcess(status string) bool {
 	for line := range strings.Lines(status) {
 		if ids, ok := strings.CutPrefix(line, "NSpid:"); ok {
@@ -197,8 +197,8 @@ func isFirstProcess(status string) bool {
 	return false
 }
 
-// Processes returns the processes of the daemon that keep or make containers, such as the shims of containerd and
-// conmon, and those in the containers. It finds them in /proc, so it works while the daemon is dead or hangs.
+// Processes returns the processes that keep or make containers, such as containerd's shims and conmon (keepers), and
+// the processes in the containers (tasks). It reads /proc, so it works while the daemon is dead or hangs.
 func (d *Daemon) Processes() (keepers, tasks []int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -229,10 +229,10 @@ func (d *Daemon) listProcesses() (keepers, tasks []int, err error) {
 	return keepers, tasks, nil
 }
 
-// keeperPrograms are the programs that keep or make containers, and the daemons. Docker's shims have more names.
+// keeperPrograms are the daemons and the programs that keep or make containers. Docker's shims have more names.
 var keeperPrograms = []string{"conmon", "podman", "runc", "crun", "dockerd", "containerd"}
 
-// keepsContainer reports whether a process other than a daemon that this Daemon has started belongs to it.
+// keepsContainer reports whether a process belongs to this Daemon without being one that it has started itself.
 func (d *Daemon) keepsContainer(pid int) bool {
 	if d.main.hasPid(pid) || d.containerd.hasPid(pid) {
 		return false
