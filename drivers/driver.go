@@ -17,8 +17,8 @@ import (
 type Driver interface {
 	// Fingerprint returns whether the driver works on this machine, why not, and its attributes.
 	Fingerprint(ctx context.Context) fleet.DriverInfo
-	// Capabilities returns what the driver's tasks can be given on this machine. It is constant, and never more
-	// than fleet/validate.AbilitiesOf says of the driver.
+	// Capabilities returns the abilities of the driver's tasks on this machine. They are constant, and a subset of
+	// fleet/validate.AbilitiesOf.
 	Capabilities() Capabilities
 	// Validate returns an error for an invalid config block of a task. It starts nothing.
 	Validate(config map[string]any) error
@@ -50,8 +50,7 @@ type Task interface {
 	Stop(ctx context.Context, signal string, timeout time.Duration) error
 	// Signal sends a signal to the running task. An unknown name and an ended task are errors.
 	Signal(ctx context.Context, signal string) error
-	// Forget removes the data that the driver stores of an ended task, but not its logs. For a running task it
-	// is an error.
+	// Forget removes the driver's data about an ended task, but not its logs. For a running task it is an error.
 	Forget(ctx context.Context) error
 }
 
@@ -64,10 +63,9 @@ type Execer interface {
 	Exec(ctx context.Context, x fleet.Exec) (code int, err error)
 }
 
-// Meter is implemented by a Task that can measure what it uses.
+// Meter is implemented by a Task that can measure its resource usage.
 type Meter interface {
-	// Consumed returns what each process of the task has used since its start. An ended task is a
-	// fleet.CodeConflict.
+	// Consumed returns the usage of each process of the task since its start. An ended task is a fleet.CodeConflict.
 	Consumed(ctx context.Context) ([]fleet.Consumed, error)
 }
 
@@ -87,12 +85,12 @@ const (
 // NetworkCNI stands for every network mode cni/NAME in Capabilities.Networks.
 const NetworkCNI = "cni"
 
-// Capabilities is what the tasks of a driver can be given.
+// Capabilities are the abilities of a driver's tasks.
 type Capabilities struct {
 	FSIsolation string   // FSNone or FSImage
 	Networks    []string // modes of networks: fleet.NetworkHost, NetworkBridge, NetworkNone, and NetworkCNI
 	Mounts      bool     // TaskConfig.Mounts are mounted
-	Names       bool     // Network.Hostname, DNS and Hosts are the task's
+	Names       bool     // the driver sets Network.Hostname, DNS and Hosts
 }
 
 // Mount is a folder or file of the machine that a task sees at another path.
@@ -107,15 +105,15 @@ type Mount struct {
 type DeviceNode struct {
 	HostPath    string
 	TaskPath    string
-	Permissions string // of r, w and m
+	Permissions string // some of r, w and m
 }
 
 // Network is the network of a task's allocation.
 type Network struct {
 	Mode      string // as in the job file; "": host
 	Namespace string // path of the network namespace that the task joins; "": the machine's
-	Hostname  string // "": the machine's, or what the driver chooses
-	IP        string // of the allocation in Namespace
+	Hostname  string // "": the machine's, or the driver's choice
+	IP        string // the allocation's address in Namespace
 	DNS       *fleet.DNSConfig
 	Hosts     []string // further lines of /etc/hosts: "IP NAME"
 	Ports     []fleet.AssignedPort
@@ -162,7 +160,8 @@ type Exit struct {
 	Signal     int
 	OOM        bool
 	FinishedAt time.Time // by the edge's wall clock
-	// Err says what else went wrong, for example that the supervisor died or the exit was lost; "": nothing.
+	// Err says what else went wrong, for example that the supervisor died or that the exit is unknown. "" means
+	// nothing.
 	Err string
 }
 
@@ -190,12 +189,12 @@ type CoreSharer interface {
 	KeepOffCores(ctx context.Context, cfg TaskConfig, reserved []int) error
 }
 
-// NetworkCreator is implemented by a Driver whose tasks can only join a network namespace that it has made itself.
+// NetworkCreator is implemented by a Driver whose tasks can only join network namespaces that the driver made.
 type NetworkCreator interface {
-	// CreateNetwork makes the network namespace of an allocation, without interfaces but its loopback, and returns
-	// its path. It is idempotent.
+	// CreateNetwork makes the network namespace of an allocation, with a loopback interface only, and returns its
+	// path. It is idempotent.
 	CreateNetwork(ctx context.Context, alloc fleet.AllocID, hostname string) (namespacePath string, err error)
-	// DestroyNetwork removes it. A missing one is no error.
+	// DestroyNetwork removes the namespace. A missing one is no error.
 	DestroyNetwork(ctx context.Context, alloc fleet.AllocID) error
 }
 
@@ -207,19 +206,19 @@ type Addresser interface {
 
 // Values of TaskHealth.Status.
 const (
-	HealthUnknown  = "" // the task has no check of its own
+	HealthUnknown  = "" // the task has no health check of its own
 	HealthStarting = "starting"
 	HealthGood     = "healthy"
 	HealthBad      = "unhealthy"
 )
 
-// TaskHealth is the result of a check that belongs to the task itself, such as that of a container's image.
+// TaskHealth is the result of the task's own health check, such as that of a container image.
 type TaskHealth struct {
 	Status string
 	Output string // of the last check that failed
 }
 
-// HealthReporter is implemented by a Driver whose tasks may check themselves.
+// HealthReporter is implemented by a Driver whose tasks may have health checks of their own.
 type HealthReporter interface {
 	// TaskHealth returns the health of a running task.
 	TaskHealth(ctx context.Context, cfg TaskConfig) (TaskHealth, error)

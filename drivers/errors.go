@@ -13,8 +13,7 @@ type recoverable struct{ error }
 
 func (r recoverable) Unwrap() error { return r.error }
 
-// Recoverable marks an error of Start or Recover that may not occur again, so that the caller may try again.
-// nil stays nil.
+// Recoverable marks an error of Start or Recover after which a retry may succeed. nil stays nil.
 func Recoverable(err error) error {
 	if err == nil {
 		return nil
@@ -22,7 +21,7 @@ func Recoverable(err error) error {
 	return recoverable{err}
 }
 
-// IsRecoverable reports whether err was marked by Recoverable, or is that of a full disk, which may have room later.
+// IsRecoverable reports whether Recoverable marked err, or err is that of a full disk, which may get space later.
 func IsRecoverable(err error) bool {
 	var r recoverable
 	return errors.As(err, &r) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)

@@ -13,7 +13,8 @@ var signals = map[string]int{
 	"SIGTTOU": 22, "SIGURG": 23, "SIGWINCH": 28, "SIGIO": 29, "SIGSYS": 31,
 }
 
-// ParseSignal returns the number of a signal: "SIGHUP", "sighup" or "HUP"; "" is fleet.DefaultKillSignal.
+// ParseSignal returns the number of a signal. It accepts "SIGHUP", "sighup" and "HUP"; "" means
+// fleet.DefaultKillSignal.
 func ParseSignal(name string) (int, error) {
 	if name == "" {
 		name = fleet.DefaultKillSignal

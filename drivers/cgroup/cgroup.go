@@ -16,7 +16,7 @@ var ErrUnavailable = errors.New("no cgroups can be made here")
 
 // Group is a cgroup of one task: its folder in each hierarchy. It is data, so that it can be recorded.
 type Group struct {
-	Unified string            `json:"unified,omitempty"` // folder in cgroup v2; "": there are no controllers
+	Unified string            `json:"unified,omitempty"` // folder in cgroup v2; "" if it has no controllers
 	Legacy  map[string]string `json:"legacy,omitempty"`  // folders in cgroup v1, by controller
 }
 
@@ -29,7 +29,7 @@ type Limits struct {
 	PIDs       int64  `json:"pids,omitempty"`        // number of processes and threads
 }
 
-// controllers are those that a task's cgroup has, as far as the machine has them.
+// controllers are the controllers of a task's cgroup. The machine may lack some.
 var controllers = []string{"cpu", "cpuacct", "cpuset", "memory", "pids"}
 
 // CleanName returns a name of a cgroup with only letters, digits, dots, dashes and underscores.

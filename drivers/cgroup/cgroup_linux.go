@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// maxFile bounds what is read of a file of the kernel.
+	// maxFile bounds the bytes that are read of a kernel file.
 	maxFile = 1 << 20
 	// maxCores is more than the kernel supports.
 	maxCores = 1 << 16
@@ -26,14 +26,14 @@ const (
 	removeTimeout = 2 * time.Second
 )
 
-// Hierarchy is where the machine's cgroups are mounted.
+// Hierarchy is the mount points of the machine's cgroups.
 type Hierarchy struct {
 	unified string
-	beside  string            // a cgroup v2 beside v1, which is not used
+	beside  string            // a cgroup v2 mounted beside v1; it is not used
 	legacy  map[string]string // by controller
 }
 
-// Find returns where the machine's cgroups are mounted.
+// Find returns the mount points of the machine's cgroups.
 func Find() (Hierarchy, error) {
 	b, err := readFile("/proc/self/mountinfo")
 	if err != nil {
@@ -80,7 +80,7 @@ func (h Hierarchy) Version() string {
 	return "none"
 }
 
-// IsSplit reports whether some controllers are in cgroup v2 although others are in v1. Some OCI runtimes refuse that.
+// IsSplit reports whether some controllers are in cgroup v2 and others in v1. Some OCI runtimes refuse that.
 func (h Hierarchy) IsSplit() bool {
 	if h.beside == "" {
 		return false
@@ -114,13 +114,13 @@ func (h Hierarchy) Group(name string) Group {
 	return g
 }
 
-// CgroupsPath returns the path of the cgroup with that name, as an OCI runtime takes it.
+// CgroupsPath returns the path of the cgroup with that name, in the form for an OCI runtime.
 func (h Hierarchy) CgroupsPath(name string) string { return "/" + parent + "/" + CleanName(name) }
 
-// probes counts the cgroups that Probe has made: each has a name of its own, because tasks start at the same time.
+// probes counts the cgroups that Probe has made. Each needs a name of its own, because tasks may start at once.
 var probes atomic.Int64
 
-// Probe makes a cgroup with limits and removes it. An error says why tasks cannot have one.
+// Probe makes a cgroup with limits and removes it. Its error says why tasks cannot have cgroups.
 func (h Hierarchy) Probe() error {
 	if h.Version() == "none" {
 		return fmt.Errorf("%w: none are mounted", ErrUnavailable)
@@ -156,7 +156,7 @@ func (g Group) Create(l Limits) error {
 	if g.Unified != "" {
 		return g.createUnified(l)
 	}
-	// A cgroup v1 takes no process before it has cores and memory nodes.
+	// A cgroup of v1 accepts a process only after it has cores and memory nodes.
 	if dir, ok := g.Legacy["cpuset"]; ok {
 		for _, d := range []string{filepath.Dir(dir), dir} {
 			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
@@ -182,7 +182,7 @@ func (g Group) Create(l Limits) error {
 			return err
 		}
 	}
-	if l.Memory > 0 { // a kernel without accounting of swap has no such file
+	if l.Memory > 0 { // a kernel without swap accounting has no such file
 		if err := writeFile(g.Legacy["memory"], "memory.memsw.limit_in_bytes", positive(l.Memory)); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
 			return err
 		}
@@ -298,7 +298,7 @@ func inheritSetting(dir, name string) error {
 	return writeFile(dir, name, strings.TrimSpace(string(value)))
 }
 
-// positive returns a number as text; "" for one that is not positive.
+// positive returns a positive number as text, or "".
 func positive(n int64) string {
 	if n <= 0 {
 		return ""
@@ -316,7 +316,7 @@ func (g Group) Add(pid int) error {
 	return nil
 }
 
-// Of returns the cgroup in which a process is, in the hierarchies that g has.
+// Of returns the cgroup of a process, in the hierarchies of g.
 func (g Group) Of(pid int, h Hierarchy) (Group, error) {
 	b, err := readFile(fmt.Sprintf("/proc/%d/cgroup", pid))
 	if err != nil {
@@ -371,7 +371,7 @@ func (g Group) Kill() {
 	}
 }
 
-// OOMKills returns how many of the cgroup's processes the kernel has killed for want of memory.
+// OOMKills returns how many processes of the cgroup the kernel's OOM killer has killed.
 func (g Group) OOMKills() uint64 {
 	for _, path := range []string{filepath.Join(g.Unified, "memory.events"), filepath.Join(g.Legacy["memory"], "memory.oom_control")} {
 		b, err := readFile(path)
@@ -398,8 +398,8 @@ func (g Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// removeFolder removes the folder of a cgroup. A cgroup whose last process has just ended counts as busy for a
-// moment.
+// removeFolder removes the folder of a cgroup. It retries, because the kernel reports a cgroup as busy for a moment
+// after its last process has ended.
 func removeFolder(dir string) error {
 	for deadline := time.Now().Add(removeTimeout); ; <-time.After(5 * time.Millisecond) {
 		err := unix.Rmdir(dir)

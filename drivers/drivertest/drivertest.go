@@ -33,11 +33,11 @@ type Harness struct {
 	Config func(cfg drivers.TaskConfig, b Behaviour) map[string]any
 	// Starts returns how often the task has started. A task counts once its signal handling is set up.
 	Starts func(cfg drivers.TaskConfig) int
-	// BadConfigs must be rejected by Validate and Start, with an error that contains the key.
+	// BadConfigs are rejected by Validate and Start, with an error that contains the key.
 	BadConfigs map[string]map[string]any
 	// Logs says that the driver writes a task's output to files.
 	Logs bool
-	// OOM says that a task with Behaviour.Hog is killed for want of memory, which its exit says.
+	// OOM says that the kernel kills a task with Behaviour.Hog for its memory, and that its exit says so.
 	OOM bool
 	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: there is none.
 	KillSupervisor func(cfg drivers.TaskConfig) error
@@ -47,14 +47,14 @@ type Harness struct {
 	NoSignals string
 }
 
-// Behaviour is what a task of the suite does.
+// Behaviour describes the actions of a suite's task.
 type Behaviour struct {
 	Print    string        // first line on stdout
 	PrintErr string        // first line on stderr
 	Ignore   string        // a signal that does not end the task
 	RunFor   time.Duration // negative: until it is stopped
 	ExitCode int
-	Hog      bool // takes far more memory than the task has
+	Hog      bool // uses far more memory than the task may
 }
 
 // Forever is a RunFor without end.
@@ -92,7 +92,7 @@ func newSuite(t *testing.T, h Harness) *suite {
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 
-// skipUnlessIgnoring skips a test of a task that ignores a signal, if the driver has none such.
+// skipUnlessIgnoring skips a test whose task must ignore a signal, if the driver's tasks cannot.
 func (s *suite) skipUnlessIgnoring() {
 	s.Helper()
 	if s.h.CannotIgnore != "" {

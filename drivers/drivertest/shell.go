@@ -12,8 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// Shell is a Harness.Config for drivers whose tasks have a command and args and run in their folder: it returns a
-// shell script with the behaviour b. It records its start after its traps are set.
+// Shell is a Harness.Config for drivers whose tasks have a command and args and run in their folder. It returns a
+// shell script with the behaviour b, which records its start after it has set its traps.
 func Shell(_ drivers.TaskConfig, b Behaviour) map[string]any {
 	var lines []string
 	if b.Ignore != "" {

@@ -57,7 +57,7 @@ func New(cfg Config) (*supervised.Driver, error) {
 	})
 }
 
-// readProgram reads a task's config block. The error names everything that is wrong with it.
+// readProgram reads a task's config block. The error names all its problems.
 func readProgram(config map[string]any) (oci.Program, error) {
 	r := options.Read(config)
 	p := oci.Program{Command: r.RequiredText("command"), Args: r.Texts("args")}

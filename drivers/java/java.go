@@ -35,7 +35,7 @@ type Config struct {
 	Isolation oci.Config
 }
 
-// New makes the driver. If there is a Java runtime, it finds out whether tasks can be isolated.
+// New makes the driver. If there is a Java runtime, it probes whether tasks can be isolated.
 func New(cfg Config) (*supervised.Driver, error) {
 	isolation, err := oci.New(cfg.Isolation)
 	if err != nil {
@@ -59,7 +59,7 @@ func New(cfg Config) (*supervised.Driver, error) {
 	})
 }
 
-// Capabilities returns what a task can be given where it is isolated.
+// Capabilities returns the abilities of an isolated task.
 func Capabilities() drivers.Capabilities { return oci.Capabilities() }
 
 // settings are the values of a task's config block.
@@ -71,7 +71,7 @@ type settings struct {
 // isolationKeys are the keys that need an OCI runtime.
 var isolationKeys = []string{"pid_mode", "ipc_mode", "cap_add", "cap_drop", "pids_limit"}
 
-// parseSettings reads a task's config block. The error names everything that is wrong with it.
+// parseSettings reads a task's config block. The error names all its problems.
 func parseSettings(config map[string]any) (settings, error) {
 	var s settings
 	r := options.Read(config)
@@ -164,12 +164,12 @@ func (p planner) describeRuntime(ctx context.Context) fleet.DriverInfo {
 	return info
 }
 
-// parseVersion returns the attributes of a Java runtime from what java -version prints.
+// parseVersion returns the attributes of a Java runtime from the output of java -version.
 func parseVersion(out string) map[string]string {
 	attributes := map[string]string{"driver.java": "1"}
 	var lines []string
 	for line := range strings.Lines(out) {
-		// A runtime that takes options from the environment says so first.
+		// A runtime that takes options from the environment prints a line about them first.
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "Picked up ") {
 			lines = append(lines, line)
 		}

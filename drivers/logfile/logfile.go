@@ -32,25 +32,25 @@ type Rotator struct {
 	MaxBytes int64 // of each file
 
 	file      *os.File
-	index     int    // number of file
-	size      int64  // of file, in bytes
+	index     int    // number of the newest file
+	size      int64  // size of the newest file, in bytes
 	lostBytes uint64 // bytes that were not written
 
 	spaceCheckedAt time.Time // when free space was last checked
-	scarce         bool      // hardly any space was free
+	scarce         bool      // little space was free at that check
 }
 
 const (
-	// logFloor is the disk space that logs leave free, so that the agent can start tasks and write its
-	// journal: more than the limit at which it frees its reserve.
+	// logFloor is the free space that logs leave on the disk for the agent's task starts and journal. It is more than
+	// the limit at which the agent frees its reserve.
 	logFloor = 2 << 20
-	// floorShare bounds the floor to a part of the disk's size, so that a small disk has logs too.
+	// floorShare bounds logFloor to a share of the disk's size, so that a small disk can have logs.
 	floorShare = 10
 	// spaceCheckInterval is how often a log checks the free space.
 	spaceCheckInterval = 100 * time.Millisecond
 )
 
-// errScarce means that a log is not written, because the disk is almost full and the rest is for the agent.
+// errScarce means that a log is not written because the disk is almost full: the rest is for the agent.
 var errScarce = errors.New("the disk is almost full")
 
 // Write writes p to the log files. It never returns an error: it counts the bytes that cannot be written, and
@@ -104,8 +104,8 @@ func (r *Rotator) Position() (number int, size int64) {
 	return number, size
 }
 
-// BytesSince returns how many bytes were written since the newest file was number and had that size. If files in
-// between are gone, they are not counted.
+// BytesSince returns how many bytes were written after the newest file had that number and size. Files that are
+// removed already are not counted.
 func (r *Rotator) BytesSince(number int, size int64) int64 {
 	var sum int64
 	for _, n := range r.existingNumbers() {
@@ -165,7 +165,7 @@ func (r *Rotator) prepareFile() error {
 	if r.lostBytes == 0 {
 		return nil
 	}
-	n, err := fmt.Fprintf(r.file, "[%d bytes were lost: the disk did not take them]\n", r.lostBytes)
+	n, err := fmt.Fprintf(r.file, "[%d bytes of output were lost: the disk was full]\n", r.lostBytes)
 	r.size += int64(n)
 	if err != nil {
 		return fmt.Errorf("write to log: %w", err)
@@ -181,7 +181,7 @@ func (r *Rotator) openCurrentFile() error {
 		return fmt.Errorf("open log: %w", err)
 	}
 	info, err := f.Stat()
-	if err == nil && info.Mode().Perm() != 0o600 { // an earlier release let others read it
+	if err == nil && info.Mode().Perm() != 0o600 { // a file of an earlier release, which others can read
 		err = f.Chmod(0o600)
 	}
 	if err != nil {

@@ -39,7 +39,7 @@ func TestRotatorLosesAndCounts(t *testing.T) {
 	}
 	mustWrite(t, w, "and on\n")
 	mustClose(t, w)
-	wantFiles(t, dir, map[string]string{"web.stderr.0": "[7 bytes were lost: the disk did not take them]\nand on\n"})
+	wantFiles(t, dir, map[string]string{"web.stderr.0": "[7 bytes of output were lost: the disk was full]\nand on\n"})
 }
 
 func mustWrite(tb testing.TB, w interface{ Write([]byte) (int, error) }, s string) {

@@ -21,8 +21,8 @@ import (
 // Names in the state folder of a task.
 const (
 	bundleDir = "bundle"
-	stateDir  = "oci"   // of the runtime
-	pidLink   = "pidns" // to the PID namespace
+	stateDir  = "oci"   // state of the runtime
+	pidLink   = "pidns" // link to the PID namespace
 )
 
 // specVersion is the version of the bundles. Older runtimes refuse newer ones.
@@ -96,8 +96,8 @@ func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Proce
 	}, nil
 }
 
-// setUser sets the variables of a user in env, unless the task sets them. The home of the machine's user is not in the
-// container.
+// setUser sets the variables of a user in env, unless the task sets them. HOME is not the user's home on the machine,
+// which the container lacks.
 func setUser(env []string, own map[string]string, user string) []string {
 	out := slices.Clone(env)
 	for name, value := range map[string]string{"HOME": "/", "USER": user, "LOGNAME": user} {
@@ -109,8 +109,8 @@ func setUser(env []string, own map[string]string, user string) []string {
 	return out
 }
 
-// locateCommand returns the path in the container of a command that is in the task's folders, otherwise the command
-// itself, which the runtime looks for in PATH.
+// locateCommand returns the container path of a command in the task's folders. For any other command it returns the
+// command, which the runtime looks for in PATH.
 func locateCommand(cfg drivers.TaskConfig, command string) string {
 	if filepath.IsAbs(command) {
 		return command
@@ -124,7 +124,7 @@ func locateCommand(cfg drivers.TaskConfig, command string) string {
 	return command
 }
 
-// bundle is the bundle of one task while it is made.
+// bundle is the bundle of one task under construction.
 type bundle struct {
 	cfg        drivers.TaskConfig
 	program    Program
@@ -181,8 +181,8 @@ func (b *bundle) writeConfig(c *supervised.Container, cgroupsPath string) error 
 	return nil
 }
 
-// makeProcess returns the process of the container. Only root has the default capabilities; another user has those
-// that the task adds.
+// makeProcess returns the process of the container. The user root has the default capabilities. Any other user has
+// only those that the task adds.
 func (b *bundle) makeProcess() *specs.Process {
 	bounding, added := taskCapabilities(b.program.CapAdd, b.program.CapDrop)
 	caps := &specs.LinuxCapabilities{Bounding: bounding, Permitted: bounding, Effective: bounding}
@@ -237,7 +237,7 @@ func (b *bundle) makeResources(rules []specs.LinuxDeviceCgroup) *specs.LinuxReso
 		r.Memory.Limit = &l.Memory
 	}
 	if l.Memory > 0 && b.limitsSwap {
-		r.Memory.Swap = &l.Memory // of memory and swap together: no swap
+		r.Memory.Swap = &l.Memory // the limit of memory plus swap: no swap is left
 	}
 	if l.SoftMemory > 0 {
 		r.Memory.Reservation = &l.SoftMemory

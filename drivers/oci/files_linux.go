@@ -15,8 +15,7 @@ import (
 	"skerry/fleet"
 )
 
-// resolvedConf is the list of name servers of systemd-resolved, whose stub cannot be reached from another network
-// namespace.
+// resolvedConf lists the name servers of systemd-resolved. A task in another network namespace cannot reach its stub.
 const resolvedConf = "/run/systemd/resolve/resolv.conf"
 
 // listMounts returns the mounts of the container, in order.
@@ -84,7 +83,7 @@ func propagationOption(propagation string) string {
 	return "rprivate"
 }
 
-// rootPropagation returns the propagation of the container's root, which the volumes need.
+// rootPropagation returns the mount propagation of the container's root that the volumes need.
 func (b *bundle) rootPropagation() string {
 	root := ""
 	for _, m := range b.cfg.Mounts {
@@ -98,8 +97,8 @@ func (b *bundle) rootPropagation() string {
 	return root
 }
 
-// logsInAlloc returns the folder of the logs if it is in the allocation's. It is mounted read-only, because the
-// supervisor writes to it as root and must not meet a link there.
+// logsInAlloc returns the folder of the logs if it lies in the allocation's folder. It is mounted read-only, so that a
+// task cannot place links where the supervisor writes as root.
 func (b *bundle) logsInAlloc() string {
 	if b.cfg.AllocDir != "" && filepath.Join(b.cfg.AllocDir, "logs") == filepath.Clean(b.cfg.LogDir) {
 		return b.cfg.LogDir
@@ -132,7 +131,7 @@ func (b *bundle) networkFiles() ([]specs.Mount, error) {
 	return mounts, nil
 }
 
-// resolvConf returns the name servers of a task: its own, otherwise those of the machine.
+// resolvConf returns a resolv.conf with the task's name servers, or else the machine's.
 func resolvConf(n drivers.Network) string {
 	if n.DNS != nil {
 		var lines []string

@@ -22,10 +22,10 @@ const (
 	ModeHost    = "host"
 )
 
-// DefaultUser runs tasks that name no user.
+// DefaultUser is the user of tasks that name none.
 const DefaultUser = "nobody"
 
-// runtimes are the programs of OCI runtimes, the preferred first.
+// runtimes are the programs of OCI runtimes, in order of preference.
 var runtimes = []string{"crun", "runc"}
 
 // DefaultChroot returns the folders of the machine that a task sees, read-only. Missing ones are left out.
@@ -69,8 +69,8 @@ func New(cfg Config) (*Isolation, error) {
 	return &Isolation{runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot)}, nil
 }
 
-// findRuntime returns the path of the runtime's program. crun refuses cgroups of which some controllers are in v1 and
-// some in v2 (isSplit), so runc is preferred there.
+// findRuntime returns the path of the runtime's program. It prefers runc if isSplit, because crun refuses cgroups with
+// controllers in both v1 and v2.
 func (i *Isolation) findRuntime(isSplit bool) (string, error) {
 	names := slices.Clone(runtimes)
 	if isSplit {
@@ -88,7 +88,7 @@ func (i *Isolation) findRuntime(isSplit bool) (string, error) {
 		WithHint("install crun or runc")
 }
 
-// Program is what runs in a container.
+// Program is the program that runs in a container.
 type Program struct {
 	Command string // name or path in the container
 	Args    []string
@@ -98,17 +98,17 @@ type Program struct {
 	CapAdd  []string
 	CapDrop []string
 	PIDMode string // ModePrivate (also for "") or ModeHost
-	IPCMode string // likewise
+	IPCMode string // ModePrivate (also for "") or ModeHost
 	PIDs    int64  // most processes and threads; 0: no limit
 }
 
-// defaultCapabilities are those that a task may have, as in Nomad.
+// defaultCapabilities are the capabilities that a task may have, as in Nomad.
 var defaultCapabilities = []string{
 	"CAP_AUDIT_WRITE", "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_MKNOD",
 	"CAP_NET_BIND_SERVICE", "CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT",
 }
 
-// capabilityName returns a capability as the kernel names it: NET_RAW, net_raw and cap_net_raw are CAP_NET_RAW.
+// capabilityName returns the kernel's name of a capability: CAP_NET_RAW for NET_RAW, net_raw and cap_net_raw.
 func capabilityName(name string) string {
 	name = strings.ToUpper(name)
 	if name == "ALL" || strings.HasPrefix(name, "CAP_") {
@@ -117,7 +117,7 @@ func capabilityName(name string) string {
 	return "CAP_" + name
 }
 
-// CheckCapabilities returns an error for capabilities that no task may have.
+// CheckCapabilities returns an error for capabilities that tasks may not have.
 func CheckCapabilities(add, drop []string) error {
 	for _, name := range add {
 		if n := capabilityName(name); n != "ALL" && !slices.Contains(defaultCapabilities, n) {
@@ -133,7 +133,7 @@ func CheckCapabilities(add, drop []string) error {
 	return nil
 }
 
-// taskCapabilities returns the capabilities that a task may have, and those of them that it adds by name.
+// taskCapabilities returns the capabilities that a task may have, and among them those that it adds by name.
 func taskCapabilities(add, drop []string) (bounding, added []string) {
 	for _, name := range defaultCapabilities {
 		wanted := func(list []string) bool {

@@ -8,7 +8,7 @@ import (
 	"skerry/fleet"
 )
 
-// Capabilities returns what a task in a container can be given.
+// Capabilities returns the abilities of a task in a container.
 func Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
 		FSIsolation: drivers.FSImage, Mounts: true, Names: true,
@@ -19,7 +19,7 @@ func Capabilities() drivers.Capabilities {
 // maxPIDs is the largest pid of the kernel.
 const maxPIDs = 1 << 22
 
-// ReadIsolation reads the keys of a config block that say how a task is isolated.
+// ReadIsolation reads the keys of a config block that control a task's isolation.
 func ReadIsolation(r *options.Reader, p *Program) {
 	p.WorkDir, p.PIDMode, p.IPCMode = r.Text("work_dir"), r.Text("pid_mode"), r.Text("ipc_mode")
 	p.CapAdd, p.CapDrop = r.Texts("cap_add"), r.Texts("cap_drop")

@@ -1,5 +1,5 @@
-// Package options reads the config block of a task. A driver asks for each key that it knows; the reader collects
-// what is wrong with the block and reports all of it at once, unknown keys included.
+// Package options reads the config block of a task. A driver asks for each key that it knows; the reader
+// collects all problems of the block, unknown keys included, and reports them in one error.
 //
 // Drivers call it on edges when a task starts, and on hubs when a job is registered. It starts no goroutine and
 // stores nothing.
@@ -30,7 +30,7 @@ func Read(config map[string]any) *Reader {
 	return &Reader{config: config, known: make(map[string]bool)}
 }
 
-// Text returns the string of a key; "": it is absent. Numbers and booleans are accepted.
+// Text returns the string of a key, or "" if it is absent. It accepts numbers and booleans.
 func (r *Reader) Text(key string) string {
 	r.known[key] = true
 	value, given := r.config[key]
@@ -55,7 +55,7 @@ func (r *Reader) RequiredText(key string) string {
 	return s
 }
 
-// Texts returns the list of strings of a key; nil: it is absent or null.
+// Texts returns the list of strings of a key, or nil if it is absent or null.
 func (r *Reader) Texts(key string) []string {
 	r.known[key] = true
 	list, err := stringList(r.config[key])
@@ -145,8 +145,8 @@ func (r *Reader) Refuse(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...).Error())
 }
 
-// Err returns what is wrong with the block, also keys that were never asked for, as a fleet.CodeInvalid; nil:
-// nothing. hint says what the driver takes.
+// Err returns the problems of the block as a fleet.CodeInvalid, also keys that were never asked for, or nil. hint
+// lists the driver's keys.
 func (r *Reader) Err(driver, hint string) error {
 	problems := r.problems
 	for _, key := range slices.Sorted(maps.Keys(r.config)) {
@@ -163,7 +163,7 @@ func (r *Reader) Err(driver, hint string) error {
 	return fleet.Errorf(fleet.CodeInvalid, "config of %s: %s", driver, strings.Join(problems, "; ")).WithHint("%s", hint)
 }
 
-// refuseNUL records values with a NUL byte, which no program can get.
+// refuseNUL records values with a NUL byte, because no program can receive one.
 func (r *Reader) refuseNUL(key string, values ...string) {
 	for _, s := range values {
 		if strings.ContainsRune(s, 0) {

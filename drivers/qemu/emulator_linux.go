@@ -22,7 +22,7 @@ const (
 	maxReason      = 200 // bytes of an emulator's message that a person sees
 )
 
-// chooseAccelerator returns the accelerator of a machine: the one that is asked for, or kvm where it works.
+// chooseAccelerator returns the requested accelerator of a machine, or else kvm if it works.
 func chooseAccelerator(asked string, p program) (string, error) {
 	switch {
 	case asked == "tcg":
@@ -36,8 +36,8 @@ func chooseAccelerator(asked string, p program) (string, error) {
 	return "tcg", nil
 }
 
-// probeKVM makes a small machine with kvm that never runs, and returns why that fails; "": it works. The device
-// alone says too little: nested machines have one with which QEMU ends.
+// probeKVM starts a paused machine with kvm, and returns why that fails, or "". The existence of /dev/kvm is not
+// enough: on some nested machines QEMU ends with it.
 func probeKVM(path string) string {
 	f, err := os.OpenFile(kvmDevice, os.O_RDWR, 0)
 	if err != nil {
@@ -62,7 +62,8 @@ func probeKVM(path string) string {
 // versionPattern finds the version in the output of an emulator.
 var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
 
-// findEmulator returns the emulator. It runs it, for its version and to try kvm, only if its file has changed.
+// findEmulator returns the emulator. Only if its file has changed does it run the emulator, for its version and to
+// probe kvm.
 func (d *Driver) findEmulator() (program, error) {
 	path, err := exec.LookPath(d.cfg.Emulator)
 	if err != nil {
@@ -73,7 +74,7 @@ func (d *Driver) findEmulator() (program, error) {
 	if err != nil {
 		return program{}, drivers.Recoverable(fmt.Errorf("find emulator: %w", err))
 	}
-	d.mu.Lock() // held while it runs: others wait for the same answer
+	d.mu.Lock() // held while the emulator runs: other callers wait for its answer
 	defer d.mu.Unlock()
 	if d.program.path == path && d.program.modified.Equal(info.ModTime()) {
 		return d.program, nil

@@ -14,8 +14,8 @@ import (
 	"skerry/fleet"
 )
 
-// findImage returns the path and the format of a task's image. It must lie in the task's folders or in a folder that
-// this edge allows, also after links are followed.
+// findImage returns the path and the format of a task's image. With its links resolved, the image must lie in the
+// task's folders or in a folder that this edge allows.
 func (d *Driver) findImage(image string, cfg drivers.TaskConfig) (path, format string, err error) {
 	candidates := []string{image}
 	clean := filepath.Clean(image)
@@ -69,8 +69,8 @@ func isWithin(path string, folders []string) bool {
 // sectorSize is the unit of a disk's size.
 const sectorSize = 512
 
-// checkImage returns the format of an image. QEMU is told the format and guesses nothing. An image that names other
-// files of the machine is refused: a task could read them.
+// checkImage returns the format of an image, so that QEMU need not guess it. It refuses an image that names other
+// files, because the task could read those.
 func checkImage(path string) (format string, err error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 
 const (
 	monitorFile = "monitor.sock"
-	// maxSocketPath is the longest path of a unix socket that Linux takes, in bytes.
+	// maxSocketPath is the longest path of a unix socket on Linux, in bytes.
 	maxSocketPath = 107
-	// monitorTimeout bounds a command to the monitor. An emulator that is stopped does not answer.
+	// monitorTimeout bounds a command to the monitor. An emulator that SIGSTOP holds does not answer.
 	monitorTimeout = 10 * time.Second
 	maxGreeting    = 64 << 10 // bytes before the prompt
 )
 
-// monitorPath returns the path of the monitor's socket: in the state folder, or in a folder of its own if that path
-// would be too long for a socket.
+// monitorPath returns the path of the monitor's socket: in the state folder, or in a folder of its own if the path
+// would be too long.
 func monitorPath(stateDir string) string {
 	if path := filepath.Join(stateDir, monitorFile); len(path) <= maxSocketPath {
 		return path
@@ -36,7 +36,7 @@ func monitorPath(stateDir string) string {
 	return filepath.Join(os.TempDir(), "skerry-qemu-"+hex.EncodeToString(sum[:12]), monitorFile)
 }
 
-// makeMonitorPath returns the path of the monitor's socket and makes its folder, which belongs to the agent alone.
+// makeMonitorPath returns the path of the monitor's socket and makes its folder, which only the agent may use.
 func makeMonitorPath(stateDir string) (string, error) {
 	path := monitorPath(stateDir)
 	if len(path) > maxSocketPath {
@@ -76,7 +76,7 @@ func powerDown(ctx context.Context, socket string) error {
 	return awaitPrompt(conn) // the command was carried out
 }
 
-// awaitPrompt reads from a monitor until it asks for a command.
+// awaitPrompt reads from a monitor until it prompts for a command.
 func awaitPrompt(conn net.Conn) error {
 	var said strings.Builder
 	b := make([]byte, 1024)
@@ -103,8 +103,8 @@ type machineTask struct {
 	log      *slog.Logger
 }
 
-// Stop shuts the machine down. With graceful_shutdown its power button is pressed, and it is killed after timeout;
-// otherwise the emulator gets the signal, and a machine is off then as if its plug were pulled.
+// Stop shuts the machine down. With graceful_shutdown it presses the power button, and kills the machine after
+// timeout. Otherwise it signals the emulator, which switches the machine off at once.
 func (t *machineTask) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -115,7 +115,7 @@ func (t *machineTask) Stop(ctx context.Context, signal string, timeout time.Dura
 		if err == nil {
 			signal = "SIGCONT" // changes nothing; the supervisor kills after the timeout
 		} else {
-			t.log.Warn("machine cannot be asked to shut down: its emulator is ended", "task_id", t.id, "error", err)
+			t.log.Warn("monitor of the machine does not answer: ending its emulator", "task_id", t.id, "error", err)
 		}
 	}
 	return t.Task.Stop(ctx, signal, timeout)
@@ -124,7 +124,7 @@ func (t *machineTask) Stop(ctx context.Context, signal string, timeout time.Dura
 // killSignal is the number of SIGKILL.
 const killSignal = 9
 
-// Signal returns an error: a signal would reach the emulator, and end the machine.
+// Signal returns an error: a signal would reach the emulator and end the machine.
 func (t *machineTask) Signal(_ context.Context, signal string) error {
 	if _, err := drivers.ParseSignal(signal); err != nil {
 		return fmt.Errorf("signal task %s: %w", t.id, err)

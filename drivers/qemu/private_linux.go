@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkPrivate returns an error for a folder that others than the agent may use: its name can be guessed.
+// checkPrivate returns an error for a folder that other users may use: they could have guessed its name and made it.
 func checkPrivate(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {

@@ -2,7 +2,7 @@
 // check config blocks with it. Package supervised runs the emulator's process; this package starts no goroutine.
 //
 // The state folder of a task has the socket of the emulator's monitor, by which the machine is asked to shut down.
-// Everything else that is stored is supervised's.
+// Package supervised stores everything else.
 package qemu
 
 import (
@@ -35,7 +35,7 @@ const (
 	maxMemoryMB = 4_000_000
 )
 
-// hint says what a config block takes.
+// hint lists the keys of a config block.
 const hint = "it takes image_path, drive_interface, accelerator, graceful_shutdown, port_map and args"
 
 // Config of the driver. Log is required.
@@ -48,7 +48,7 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Permissions is what an edge lets tasks use.
+// Permissions are the files and flags that an edge lets tasks use.
 type Permissions struct {
 	// ImagePaths are folders outside of allocations whose images a task may use.
 	ImagePaths []string
@@ -63,7 +63,7 @@ type Driver struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	program program // as it was when it was last run
+	program program // as of its last run
 }
 
 // program is the emulator.
@@ -71,7 +71,7 @@ type program struct {
 	path       string
 	modified   time.Time
 	version    string
-	withoutKVM string // why kvm does not work; "": it works
+	withoutKVM string // why kvm does not work, or ""
 }
 
 // New makes the driver. It starts nothing.
@@ -110,7 +110,7 @@ func architecture() string {
 	return runtime.GOARCH
 }
 
-// Recover finds a machine by its Handle. It runs no commands and gets no signals: they would reach the emulator.
+// Recover finds a machine by its Handle. The task offers neither Exec nor signals: both would reach the emulator.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	t, err := d.Driver.Recover(ctx, cfg, h)
 	if err != nil {
@@ -140,7 +140,7 @@ var (
 
 var portPattern = regexp.MustCompile(`^[1-9][0-9]{0,4}$`)
 
-// parseSettings reads a task's config block. The error names everything that is wrong with it.
+// parseSettings reads a task's config block. The error names all its problems.
 func parseSettings(config map[string]any) (settings, error) {
 	r := options.Read(config)
 	s := settings{
@@ -221,7 +221,7 @@ func (d *Driver) buildProcess(_ context.Context, cfg drivers.TaskConfig) (superv
 	}
 	argv = append(argv, forwards...)
 	process := supervised.Process{Path: p.path, Argv: argv, Env: supervised.Environment(os.Environ(), cfg.Env), Dir: cfg.Dir}
-	cfg.Resources.MemoryMaxMB = -1 // the machine's memory is bounded already, and the emulator needs some more
+	cfg.Resources.MemoryMaxMB = -1 // the machine's memory is bounded by -m, and the emulator needs some more
 	return process, process.UseCgroup(cfg)
 }
 

@@ -25,7 +25,7 @@ type Config struct {
 	// BootID is the kernel's boot id; "": read from the kernel.
 	BootID string
 	Log    *slog.Logger
-	// DeniedEnv are variables of the agent's environment that no task gets, beside the agent's own settings.
+	// DeniedEnv are variables of the agent's environment that no task gets, besides the agent's own settings.
 	DeniedEnv []string
 }
 
@@ -48,7 +48,7 @@ type settings struct {
 	workDir string
 }
 
-// parseSettings reads a task's config block. The error names everything that is wrong with it.
+// parseSettings reads a task's config block. The error names all its problems.
 func parseSettings(config map[string]any) (settings, error) {
 	r := options.Read(config)
 	s := settings{command: r.RequiredText("command"), args: r.Texts("args"), workDir: r.Text("work_dir")}

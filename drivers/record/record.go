@@ -23,8 +23,8 @@ var ErrNone = errors.New("no valid record")
 // for values that a driver cannot use.
 type Record interface{ ValidateRecord() error }
 
-// Replacing is durable.Replace or durable.Swap. Swap does not survive a loss of power: the records of what runs need
-// not, because it does not.
+// Replacing is durable.Replace or durable.Swap. A file that Swap wrote may be lost with the power: that is enough for
+// records of running tasks, which end with the power too.
 type Replacing func(path string, content []byte, mode fs.FileMode) error
 
 // Decode decodes a record and validates it. Each error wraps ErrNone.
@@ -38,8 +38,8 @@ func Decode(b []byte, into Record) error {
 	return nil
 }
 
-// Read reads, decodes and validates a record of a state folder. If it is missing or invalid, the error wraps
-// ErrNone; other errors are those of the disk.
+// Read reads, decodes and validates a record of a state folder. The error for a missing or invalid record wraps
+// ErrNone; any other error is one of the disk.
 func Read(dir, name string, into Record) error {
 	f, err := os.Open(filepath.Join(dir, name))
 	if errors.Is(err, fs.ErrNotExist) {

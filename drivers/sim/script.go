@@ -38,7 +38,7 @@ func (s script) isSignalIgnored(number int) bool {
 	return s.ignoreAll || slices.Contains(s.ignored, number)
 }
 
-// parseScript reads a config block. The error names everything that is wrong with it.
+// parseScript reads a config block. The error names all its problems.
 func parseScript(config map[string]any) (script, error) {
 	s := script{forever: true}
 	var wrong []string

@@ -26,18 +26,18 @@ import (
 const (
 	runtimeLog = "runtime.log" // messages of the runtime's last command
 	pidFile    = "container.pid"
-	holdFIFO   = "hold" // input of the first process of the PID namespace, which has no end
+	holdFIFO   = "hold" // endless input for the first process of the PID namespace
 )
 
 const (
 	// runtimeTimeout bounds a command of the runtime.
 	runtimeTimeout = 2 * time.Minute
-	// maxRuntimeLog bounds what is read of the runtime's messages.
+	// maxRuntimeLog bounds the bytes that are read of the runtime's messages.
 	maxRuntimeLog = 64 << 10
 )
 
-// createContainer makes the task's container, which runs nothing yet, and returns the pid of its process. The process
-// becomes a child of the supervisor when the runtime's command has ended.
+// createContainer creates the task's container, without starting its program, and returns the pid of its process. That
+// process becomes a child of the supervisor when the runtime's command ends.
 func (s *supervisor) createContainer(files []uintptr) (int, error) {
 	c := s.spec.Container
 	// An earlier supervisor may have been killed before it recorded its container.
@@ -102,7 +102,7 @@ func (s *supervisor) makePIDNamespace() error {
 		err = os.Symlink(fmt.Sprintf("/proc/%d/ns/pid", pid), link)
 	}
 	if err != nil {
-		// Nobody would find it again without its link.
+		// Without its link the namespace could not be found again.
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return fmt.Errorf("link PID namespace: %w", err)
 	}
@@ -127,8 +127,8 @@ func (s *supervisor) startContainer() error {
 	return err
 }
 
-// startAdoptedContainer starts the program of a container whose supervisor was killed between the record and the
-// start. Without a program it would wait for ever, so it is killed if it cannot start.
+// startAdoptedContainer starts the program of a container whose supervisor was killed after it wrote the record. If
+// that fails, it kills the container, which would wait forever.
 func (s *supervisor) startAdoptedContainer() {
 	c := s.spec.Container
 	if c == nil || !s.task.isAlive() {
@@ -147,8 +147,7 @@ func (s *supervisor) startAdoptedContainer() {
 	}
 }
 
-// deleteContainer ends the task's container, removes its state and cgroup, and ends its PID namespace. It may not
-// exist.
+// deleteContainer ends the task's container if it exists, and removes its state, its cgroup and its PID namespace.
 func (s *supervisor) deleteContainer() error {
 	c := s.spec.Container
 	var err error
@@ -167,8 +166,8 @@ func (s *supervisor) deleteContainer() error {
 	return err
 }
 
-// runRuntime runs a command of the runtime with files as its input and outputs (nil: none). The error has the
-// runtime's own message.
+// runRuntime runs a command of the runtime with files as its input and outputs, or with none. The error contains the
+// runtime's message.
 func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
 	c := s.spec.Container
 	ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout)
@@ -198,24 +197,24 @@ func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
 	return nil
 }
 
-// runtimeFailure is an error of a runtime in its own words.
+// runtimeFailure is an error message of a runtime.
 type runtimeFailure struct {
 	message string
-	cause   error // the error of the kernel in them, if it is a lack; nil: another one
+	cause   error // the kernel error in the message if a retry may succeed; else nil
 }
 
 func (f runtimeFailure) Error() string { return f.message }
 func (f runtimeFailure) Unwrap() error { return f.cause }
 
-// unstoredState is what runc says where it could not write its own state; it loses the cause.
+// unstoredState is runc's message when it could not write its own state. It does not contain the cause.
 const unstoredState = "unable to store init state"
 
-// fullDisk is how little of a disk is free where a failure of a runtime is taken for that of a full disk, in bytes.
+// fullDisk is the free space in bytes below which an error of a runtime counts as that of a full disk.
 const fullDisk = 64 << 10
 
-// runtimeError returns the last error in a runtime's log. If there is none it returns err; that of a runtime which ran
-// is recoverable then, since a full disk has no room for the log. On a full disk each of its errors is recoverable, and
-// so is one to write its own state, since the disk may have got space meanwhile.
+// runtimeError returns the last error in a runtime's log, or err if the log has none. It marks the error as
+// recoverable if a full disk may be the cause: hardly any space is free, the runtime could not write its state, or it
+// ran and wrote no log.
 func runtimeError(log string, err error, free int64) error {
 	message := lastRuntimeError(log)
 	if message == "" {
@@ -235,7 +234,7 @@ func runtimeError(log string, err error, free int64) error {
 	return runtimeFailure{message: message}
 }
 
-// freeSpace returns how much of a folder's disk is free; where that is not known, that there is enough.
+// freeSpace returns the free space of a folder's disk, or a large number if it is unknown.
 func freeSpace(dir string) int64 {
 	free, _, err := durable.FreeSpace(dir)
 	if err != nil {
@@ -244,7 +243,7 @@ func freeSpace(dir string) int64 {
 	return free
 }
 
-// lastRuntimeError returns the last error in a runtime's log; "": none.
+// lastRuntimeError returns the last error in a runtime's log, or "".
 func lastRuntimeError(log string) string {
 	f, err := os.Open(log)
 	if err != nil {

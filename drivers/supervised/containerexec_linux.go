@@ -32,7 +32,7 @@ func (t *task) execInContainer(ctx context.Context, c *Container, x fleet.Exec) 
 	if err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // the state folder is removed at last
+	defer func() { _ = os.RemoveAll(dir) }() // Forget removes what remains
 	process, err := c.readProcess()
 	if err == nil {
 		err = writeExecProcess(filepath.Join(dir, execProcess), process, x)
@@ -57,7 +57,7 @@ func (t *task) execInContainer(ctx context.Context, c *Container, x fleet.Exec) 
 	return code, err
 }
 
-// readProcess reads the process of the container from its bundle.
+// readProcess reads the container's process from its bundle.
 func (c *Container) readProcess() (map[string]any, error) {
 	f, err := os.Open(filepath.Join(c.Bundle, "config.json"))
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Container) readProcess() (map[string]any, error) {
 	return bundle.Process, nil
 }
 
-// writeExecProcess writes the process of a command: that of the container with other arguments.
+// writeExecProcess writes the process of a command: the container's process with other arguments.
 func writeExecProcess(path string, process map[string]any, x fleet.Exec) error {
 	process["args"], process["terminal"] = x.Command, x.TTY
 	env, _ := process["env"].([]any)
@@ -94,8 +94,8 @@ func writeExecProcess(path string, process map[string]any, x fleet.Exec) error {
 	return nil
 }
 
-// killSessionOf kills the process that leads a session, and the group that it leads. A runtime that is killed
-// leaves its command running.
+// killSessionOf kills the process that leads a session, and its process group. A killed runtime leaves its command
+// running, so the caller does this.
 func killSessionOf(record string) {
 	b, err := os.ReadFile(record)
 	if err != nil {

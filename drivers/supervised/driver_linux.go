@@ -25,7 +25,7 @@ const (
 	startPoll = 5 * time.Millisecond
 )
 
-// refusal is the error of a supervisor that did not start its task: nothing runs then.
+// refusal is the error of a supervisor that did not start its task. Nothing of the task runs then.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -63,7 +63,7 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 	}
 	if err := d.ensureSupervisor(ctx, cfg.StateDir); err != nil {
 		if errors.As(err, new(refusal)) {
-			_ = os.RemoveAll(cfg.StateDir) // nothing runs; the next start has another folder
+			_ = os.RemoveAll(cfg.StateDir) // no process of the task runs, and the next start has another folder
 		}
 		return drivers.Handle{}, fmt.Errorf("start task %s: %w", cfg.ID, err)
 	}
@@ -93,7 +93,7 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	t := &task{driver: d, dir: cfg.StateDir, id: h.TaskID}
 	if t.Ended() {
 		if e := t.exit.Load(); e.BootID != d.bootID && e.Interrupted {
-			return nil, drivers.ErrTaskGone // it ended with the machine
+			return nil, drivers.ErrTaskGone // the reboot ended it
 		}
 		return t, nil
 	}
@@ -119,9 +119,8 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 	return t, nil
 }
 
-// findOrAwaitTask reads the identity of a state folder's task: one that has ended, or was started in this boot
-// and in this very folder. It returns false if there is none. It waits for a task that a supervisor is just
-// starting.
+// findOrAwaitTask reads the identity of a state folder's task: one that has ended, or one that was started in this
+// boot and in this very folder. It returns false if there is none. It waits while a supervisor is starting the task.
 func (d *Driver) findOrAwaitTask(ctx context.Context, dir string) (identity, bool, error) {
 	for {
 		var rec taskRecord
@@ -168,7 +167,7 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 	}
 	defer func() {
 		if err != nil {
-			_ = os.RemoveAll(cfg.StateDir) // nothing runs; the next start has another folder
+			_ = os.RemoveAll(cfg.StateDir) // no process of the task runs, and the next start has another folder
 		}
 	}()
 	for _, stale := range []string{taskFile, exitFile} {
@@ -190,15 +189,15 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 	return record.Write(durable.Swap, cfg.StateDir, specFile, sp)
 }
 
-// removeContainerOfEarlierBoot removes what an OCI runtime has stored of the task's container before a reboot. The
-// processes that it names do not exist any more.
+// removeContainerOfEarlierBoot removes the state that an OCI runtime stored of the task's container before a reboot.
+// The processes in that state no longer exist.
 func (d *Driver) removeContainerOfEarlierBoot(dir string) error {
 	var old spec
 	if record.Read(dir, specFile, &old) != nil || old.Container == nil || old.BootID == d.bootID {
 		return nil
 	}
 	if !strings.HasPrefix(old.Container.Root, dir+"/") {
-		return nil // a copied folder names that of the original
+		return nil // a copied folder names the container of the original
 	}
 	if err := os.RemoveAll(old.Container.Root); err != nil {
 		return fmt.Errorf("remove container of an earlier boot: %w", err)
@@ -227,7 +226,7 @@ func (d *Driver) ensureSupervisor(ctx context.Context, dir string) error {
 			d.reapSupervisor(dir) // it has ended, or is about to
 		}
 		switch {
-		case err != nil: // the supervisor was killed: the next one checks what it left
+		case err != nil: // the supervisor was killed: the next one continues from its records
 		case r.Err == "" || r.Supervised:
 			return nil
 		case r.Recoverable:
@@ -311,7 +310,7 @@ func startSupervisor(dir string, w *os.File) (*os.Process, error) {
 		return nil, fmt.Errorf("open supervisor's log: %w", err)
 	}
 	defer said.Close()
-	// The running program, even if its file was replaced.
+	// /proc/self/exe is the running program, even if its file was replaced.
 	proc, err := os.StartProcess("/proc/self/exe", []string{os.Args[0], superviseArg, dir}, &os.ProcAttr{
 		Dir:   "/",
 		Env:   []string{"GOMAXPROCS=1", "GOTRACEBACK=single"},

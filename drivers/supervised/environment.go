@@ -42,8 +42,8 @@ func checkExecutable(path string) error {
 	return nil
 }
 
-// withheld are the agent's environment variables that no task gets: its settings and credentials. A name that
-// ends in _ is a prefix.
+// withheld are the agent's settings and credentials in its environment, which no task gets. A name that ends in _ is a
+// prefix.
 var withheld = []string{
 	"SKERRY_", "NOMAD_", "CONSUL_TOKEN", "CONSUL_HTTP_TOKEN", "VAULT_TOKEN",
 	"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",

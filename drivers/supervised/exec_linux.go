@@ -178,7 +178,7 @@ func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.E
 		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // reading a terminal without users is an error
 	}
 	err := cmd.Wait()
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // what the command left in its group
+	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // processes that the command left in its group
 	stop()
 	stop = context.AfterFunc(ctx, e.closeAgentFiles) // the group's number may be reused from here on
 	close(over)

@@ -69,9 +69,8 @@ func lockFolder(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// hasSupervisor reports whether a supervisor holds the lock of the folder dir. To find out, it tries to take
-// the lock for a moment. That could only disturb a supervisor which this agent is starting, and the caller
-// starts none meanwhile.
+// hasSupervisor reports whether a supervisor holds the lock of the folder dir: it tries to take the lock for a moment.
+// Only a supervisor that is just starting could notice, and the caller starts none meanwhile.
 func hasSupervisor(dir string) bool {
 	lock, err := os.Open(filepath.Join(dir, lockFile))
 	if err != nil {

@@ -55,7 +55,7 @@ func (p *Process) UseCgroup(cfg drivers.TaskConfig) error {
 		err = mounts.Probe()
 	}
 	if errors.Is(err, cgroup.ErrUnavailable) {
-		return nil // the fingerprint says so
+		return nil // the fingerprint reports that tasks are not limited
 	}
 	if err != nil {
 		return err
@@ -81,8 +81,8 @@ func CgroupVersion() (string, error) {
 // everybody is the permission of folders that tasks of several users share.
 const everybody = 0o777
 
-// GiveFolders makes a user the owner of a task's own folders, and opens the allocation's shared ones to all users.
-// It changes nothing in them, and refuses links: an earlier attempt of the task may have put them there.
+// GiveFolders makes a user the owner of a task's own folders, and opens the allocation's shared ones to all users. It
+// does not touch their contents, and refuses links, which an earlier attempt of the task may have made.
 func GiveFolders(cfg drivers.TaskConfig, u *User) error {
 	own := func(f *os.File) error { return f.Chown(int(u.UID), int(u.GID)) }
 	for _, dir := range []string{cfg.Dir, cfg.LocalDir, cfg.SecretsDir, filepath.Join(cfg.Dir, "tmp")} {
@@ -107,7 +107,7 @@ func GiveFolders(cfg drivers.TaskConfig, u *User) error {
 	return nil
 }
 
-// changeFolder calls change with a folder, which must not be a link. A missing folder is left out.
+// changeFolder calls change with a folder that must not be a link. It skips a missing folder.
 func changeFolder(dir string, change func(f *os.File) error) error {
 	f, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 	if errors.Is(err, fs.ErrNotExist) {

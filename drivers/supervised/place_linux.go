@@ -85,8 +85,8 @@ func (s *supervisor) enterCgroup() (leave func(), err error) {
 	return leave, nil
 }
 
-// inNetworkNamespace calls call on a thread that is in the network namespace at path ("": the present one). A
-// process that call starts is in it too.
+// inNetworkNamespace runs call on a thread in the network namespace at path, or in the present one for "". A process
+// that call starts is in that namespace too.
 func inNetworkNamespace(path string, call func() error) error {
 	if path == "" {
 		return call()
@@ -140,19 +140,19 @@ func (c *Cgroup) listMembers(supervisor int) []member {
 	return found
 }
 
-// wasKilledForMemory reports whether a task that a signal ended was killed by the kernel for want of memory. A
-// shell passes the signal of its last command on as an exit code.
+// wasKilledForMemory reports whether the kernel's OOM killer ended a task that died of a signal. A shell reports the
+// signal of its last command as an exit code.
 func (s *supervisor) wasKilledForMemory(signal int) bool {
 	return s.spec.Cgroup != nil && signal == int(unix.SIGKILL) && s.spec.Cgroup.OOMKills() > 0
 }
 
-// removeContainerAndCgroup removes what the task leaves behind besides its processes and files.
+// removeContainerAndCgroup removes the task's container and cgroup.
 func (s *supervisor) removeContainerAndCgroup() {
 	var err error
 	if s.spec.Container != nil {
 		err = s.deleteContainer()
 	}
-	if s.spec.Cgroup != nil { // the runtime leaves it if its state was removed
+	if s.spec.Cgroup != nil { // without its state, the runtime does not remove the cgroup
 		err = errors.Join(err, s.spec.Cgroup.Remove())
 	}
 	if err != nil {

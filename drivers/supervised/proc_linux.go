@@ -133,11 +133,11 @@ func markerOf(dir string) (string, error) {
 	return fmt.Sprintf("%s=%d:%d", markerVariable, device, inode), err
 }
 
-// Marker returns the environment variable, with its value, that a container of a state folder's task must have, so
-// that its processes are found if its supervisor was killed.
+// Marker returns the environment variable, with its value, that a container of a state folder's task must have. It
+// identifies the container's processes if the supervisor was killed.
 func Marker(stateDir string) (string, error) { return markerOf(stateDir) }
 
-// maxEnviron bounds what is read of a process's environment.
+// maxEnviron bounds the bytes that are read of a process's environment.
 const maxEnviron = 1 << 20
 
 // hasMarker reports whether a process has the marker in its environment.
@@ -151,7 +151,7 @@ func hasMarker(pid int, marker string) bool {
 	return err == nil && slices.Contains(strings.Split(string(b), "\x00"), marker)
 }
 
-// member is a process of a task. Its start time tells it from a later process with the same pid.
+// member is a process of a task. Its start time distinguishes it from a later process with the same pid.
 type member struct {
 	pid   int
 	start uint64

@@ -25,8 +25,8 @@ type Process struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Cgroup holds the process and all that it starts; nil: none.
 	Cgroup *Cgroup `json:"cgroup,omitempty"`
-	// Container runs the process in a container; nil: in none. The bundle then says what runs, as which user and in
-	// which namespaces; of the fields above, only User and Cgroup count.
+	// Container runs the process in a container; nil: no container. The bundle then defines the program, user and
+	// namespaces; of the fields above, only User and Cgroup count.
 	Container *Container `json:"container,omitempty"`
 }
 
@@ -39,8 +39,8 @@ type User struct {
 	Name   string   `json:"-"`
 }
 
-// Cgroup is the cgroup of a task. The supervisor makes it with its limits, unless the task is a container, whose
-// runtime does that.
+// Cgroup is the cgroup of a task. The supervisor makes it with its limits, except for a container, whose cgroup the
+// runtime makes.
 type Cgroup struct {
 	cgroup.Group
 	Limits cgroup.Limits `json:"limits"`
@@ -121,21 +121,21 @@ func LimitsOf(cfg drivers.TaskConfig) cgroup.Limits {
 	return l
 }
 
-// coresVariable is the variable of a task's environment with the cores that it was given, such as 0-1,3.
+// coresVariable is the environment variable with the task's reserved cores, such as 0-1,3.
 const coresVariable = "NOMAD_CPU_CORES"
 
 const (
-	// searchable is the permission of others to pass through a folder without seeing its names.
+	// searchable lets others pass through a folder without listing it.
 	searchable = 0o001
-	// searchableByAll is that of the group too.
+	// searchableByAll does so for the group too.
 	searchableByAll = 0o011
-	// agentFolders is how many folders above a task's folder are the agent's: the allocation's, that of all
-	// allocations, and the data directory.
+	// agentFolders is the number of folders above a task's folder that belong to the agent: the allocation's, the one
+	// of all allocations, and the data directory.
 	agentFolders = 3
 )
 
-// letPass lets all users pass the agent's folders above the folder of a task. A folder above those is the
-// operator's: if it is closed, the error names it.
+// letPass lets all users pass through the agent's folders above a task's folder. Folders above these belong to the
+// operator: if one is closed to others, the error names it.
 func letPass(dir string) error {
 	for level := 1; dir != filepath.Dir(dir); level++ {
 		dir = filepath.Dir(dir)

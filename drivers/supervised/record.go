@@ -20,8 +20,8 @@ const (
 	stderrFile = "supervisor.log"
 )
 
-// recordVersion is the version of all three records. Later releases read all versions, because tasks survive
-// an upgrade of the agent. Version 2 has a user, a namespace, a cgroup and a container in the spec.
+// recordVersion is the version of all three records. Later releases read all versions, because tasks survive an
+// upgrade of the agent. Since version 2 the spec has a user, a namespace, a cgroup and a container.
 const recordVersion = 2
 
 // checkVersion returns an error for a record of a version that this release does not know.
@@ -76,8 +76,8 @@ type taskRecord struct {
 	Inode  uint64 `json:"inode"`
 }
 
-// exitRecord is the record of how the task ended. Interrupted says that the supervisor was told to end as well,
-// for example at a shutdown of the machine.
+// exitRecord records how the task ended. Interrupted says that the supervisor got a signal to end as well, for example
+// at a shutdown of the machine.
 type exitRecord struct {
 	Version     int    `json:"version"`
 	Code        int    `json:"code"`

@@ -27,11 +27,11 @@ import (
 const (
 	// readyFD is the descriptor on which a supervisor reports its start, once.
 	readyFD = 3
-	// adoptedPollInterval is how often the supervisor checks an adopted task, because it is not its parent.
+	// adoptedPollInterval is how often the supervisor polls an adopted task, whose parent it is not.
 	adoptedPollInterval = 250 * time.Millisecond
 	// exitRetry is the pause after the exit could not be written.
 	exitRetry = time.Second
-	// reapTimeout bounds the wait for killed processes: one may hang in the kernel.
+	// reapTimeout bounds the wait for killed processes, because one may hang in the kernel.
 	reapTimeout = 5 * time.Second
 )
 
@@ -39,7 +39,7 @@ const (
 type startReport struct {
 	Err         string `json:"error"`       // "": the task runs or has ended
 	Recoverable bool   `json:"recoverable"` // another try may succeed
-	Supervised  bool   `json:"supervised"`  // another supervisor has the task
+	Supervised  bool   `json:"supervised"`  // another supervisor supervises the task
 }
 
 // supervisor supervises one task. Everything except the copying of output and the reading of commands runs in
@@ -62,7 +62,7 @@ type supervisor struct {
 // runSupervisor supervises the task of the state folder dir until it has ended, and returns the exit code of
 // this process. It is the whole program of a supervisor.
 func runSupervisor(dir string) int {
-	// The program is larger than this needs: few threads and a small heap keep a task cheap.
+	// A supervisor is the agent's large program: few threads and a small heap keep a task cheap.
 	debug.SetGCPercent(25)
 	_ = os.WriteFile("/proc/self/comm", []byte("skerry-task"), 0) // for ps; optional
 	ready := os.NewFile(readyFD, "ready")
@@ -105,11 +105,11 @@ func closeInheritedFiles() {
 	}
 }
 
-// lacks are the errors of the kernel that say that something is used up which may be there later.
+// lacks are the kernel errors for a resource that is exhausted now and may be available later.
 var lacks = []unix.Errno{unix.EAGAIN, unix.ENOMEM, unix.ETXTBSY, unix.EMFILE, unix.ENFILE, unix.ENOSPC, unix.EDQUOT}
 
-// reportStart writes to w that the task was started, or the error, for the agent that waits for that. It closes
-// w. If the agent is gone, nothing happens.
+// reportStart writes to w, for the waiting agent, that the task was started, or the error. It closes w. It does
+// nothing if the agent is gone.
 func (s *supervisor) reportStart(w *os.File, err error) {
 	var r startReport
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *supervisor) findOrStart() error {
 // session that has the task's output open.
 func (s *supervisor) findUnrecordedTask() (identity, bool) {
 	if s.spec.Container != nil {
-		return identity{}, false // it was not started yet, and is made again
+		return identity{}, false // its program was not started: the container is created again
 	}
 	for _, pid := range outputHolders(s.dir) {
 		if st, err := readStat(pid); err == nil && st.session == pid && st.state != 'Z' {
@@ -228,8 +228,8 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	defer null.Close()
 	files := []uintptr{null.Fd()}
 	for _, name := range []string{stdoutFIFO, stderrFIFO} {
-		// A descriptor of its own: the task's end must block and ours must not, and that is a property
-		// of the open file.
+		// The supervisor opens the FIFO a second time: the task's descriptor must block and the supervisor's must not,
+		// and the open file has that property.
 		fd, err := unix.Open(filepath.Join(s.dir, name), unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return identity{}, fmt.Errorf("open output: %w", err)
@@ -248,7 +248,7 @@ func (s *supervisor) startTaskProcess() (identity, error) {
 	if err != nil {
 		return identity{}, fmt.Errorf("start %s: %w", s.spec.Path, err)
 	}
-	st, err := readStat(pid) // it exists until we reap it
+	st, err := readStat(pid) // it exists until this process reaps it
 	if err != nil {
 		_ = unix.Kill(pid, unix.SIGKILL)
 		return identity{}, err
@@ -275,8 +275,8 @@ func (s *supervisor) readControlCommands() {
 	}
 }
 
-// superviseUntilExit executes commands to stop or signal the task until its main process has ended, and returns
-// how.
+// superviseUntilExit executes commands to stop or signal the task until its main process has ended. It returns the
+// exit.
 func (s *supervisor) superviseUntilExit() exitRecord {
 	var kill <-chan time.Time
 	var poll <-chan time.Time
@@ -404,8 +404,7 @@ func (s *supervisor) remainingProcesses() []member {
 	return append(found, membersOf(s.dir, s.task.identity)...)
 }
 
-// wasInterrupted reports whether the supervisor itself was told to end, by a signal that it has handled or one
-// that is waiting.
+// wasInterrupted reports whether the supervisor itself got a signal to end, handled or still pending.
 func (s *supervisor) wasInterrupted() bool {
 	for {
 		select {

@@ -18,20 +18,20 @@
 //	supervisor.log     messages of the supervisor, empty as a rule
 //
 // A task in a container has more: container.pid and runtime.log of the OCI runtime, pidns (link to its PID namespace),
-// hold (FIFO, input of that namespace's first process), exec-* (one for each command beside it), and what its driver
-// puts there (the bundle, and oci, the state of the runtime). Its supervisor creates the container, records it, and
-// starts it, so that a container without a record has never run and is made again.
+// hold (FIFO, input of that namespace's first process), exec-* (one for each command beside it), and its
+// driver's files (the bundle, and oci, the state of the runtime). The supervisor creates the container, records it, and
+// starts it. So a container without a record has never run, and is created again.
 //
 // A task is found again by the lock, or by the pid, start time and boot id of the process together with the
 // device and inode of the folder. So a reused pid is never taken for the task, and a copy of a data directory
 // never affects the tasks of the original. If a supervisor was killed, the next one adopts the task; the exit is
 // then not known, because only a parent receives it.
 //
-// The processes of a task are those in its cgroup, if it has one, and the descendants of its supervisor. If the supervisor was killed, they are those in
-// the task's session, those with its output open, those with its marker in the environment
-// (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor does not
-// execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and the
-// supervisor.
+// The processes of a task are those in its cgroup, if it has one, and the descendants of its supervisor. If the
+// supervisor was killed, they are those in the task's session, those with its output open, those with its marker in
+// the environment (SKERRY_TASK=DEVICE:INODE of the state folder), and the descendants of all these. If a supervisor
+// does not execute a stop in time, the agent kills all of them, each through a descriptor of the very process, and
+// the supervisor.
 //
 // A Driver starts no goroutine. It only keeps its child processes, to reap them. It works on Linux; elsewhere its
 // fingerprint says that it does not.
@@ -62,20 +62,19 @@ type Config struct {
 	Log    *slog.Logger
 	// Check returns an error for an invalid config block. It starts nothing.
 	Check func(config map[string]any) error
-	// Build returns the process to run for a task. Check has accepted its config block; the folders of the
-	// TaskConfig exist, also StateDir, in which Build may write files of its own. It may be called again for the
-	// same task, and starts nothing.
+	// Build returns the process to run for a task. Check has accepted the config block, and the folders of the
+	// TaskConfig exist, also StateDir, into which Build may write files. It may be called again for the same task, and
+	// starts nothing.
 	Build func(ctx context.Context, cfg drivers.TaskConfig) (Process, error)
-	// Capabilities is what the driver's tasks can be given.
+	// Capabilities are the abilities of the driver's tasks.
 	Capabilities drivers.Capabilities
-	// Users says that Build heeds the user of a task; otherwise a task with one does not start.
+	// Users says that Build uses the user of a task. Otherwise a task with a user does not start.
 	Users bool
 	// Fingerprint returns whether the driver works on this machine; nil: it does.
 	Fingerprint func(ctx context.Context) fleet.DriverInfo
 }
 
-// Driver runs tasks as supervised processes. It implements drivers.Driver. A driver that does more than that
-// embeds it.
+// Driver runs tasks as supervised processes. It implements drivers.Driver. A driver with further abilities embeds it.
 type Driver struct {
 	cfg    Config
 	bootID string
@@ -116,7 +115,7 @@ func Supervise() {
 	}
 }
 
-// Capabilities returns what the driver's tasks can be given.
+// Capabilities returns the abilities of the driver's tasks.
 func (d *Driver) Capabilities() drivers.Capabilities { return d.cfg.Capabilities }
 
 // Validate returns an error for an invalid config block.
@@ -126,7 +125,7 @@ func (d *Driver) Validate(config map[string]any) error { return d.cfg.Check(conf
 func kernelBootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
-		return "" // not Linux: the fingerprint says that no tasks can run
+		return "" // not Linux: the fingerprint reports that no tasks can run
 	}
 	return strings.TrimSpace(string(b))
 }

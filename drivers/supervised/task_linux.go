@@ -71,13 +71,12 @@ func (t *task) waitForSupervisorEnd(ctx context.Context) error {
 	return nil
 }
 
-// stopGrace is the time after the timeout of a stop that the supervisor has to kill the rest of the task and to
-// write the exit.
+// stopGrace is the time after a stop's timeout in which the supervisor must kill the rest of the task and write the
+// exit.
 const stopGrace = reapTimeout + 5*time.Second
 
-// Stop tells the supervisor to send signal to the task's process group and to kill it after timeout (at most a
-// day), and waits for the end. If the supervisor does not do that, because it is itself stopped, the agent
-// kills all processes of the task.
+// Stop tells the supervisor to send signal to the task's process group and to kill it after timeout (at most a day),
+// and waits for the end. If SIGSTOP holds the supervisor, the agent kills all processes of the task.
 func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) error {
 	number, err := drivers.ParseSignal(signal)
 	if err != nil {
@@ -101,13 +100,13 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 // supervisorCheck is how often a stop checks whether another supervisor has the task.
 const supervisorCheck = time.Second
 
-// waitStopped waits until the supervisor has ended after the stop o, or until another one than receiver has the task,
-// which may not have got the command. If that takes longer than a stop may, it kills the task and the supervisor.
-// If the supervisor is itself stopped, the agent sends the signal.
+// waitStopped waits until the supervisor has ended after the stop o, or another one than receiver has the task, which
+// may not have the command. If SIGSTOP holds the supervisor, the agent sends the signal itself. If the stop takes too
+// long, it kills the task and the supervisor.
 func (t *task) waitStopped(ctx context.Context, o controlCommand, receiver member) error {
 	patience := o.timeout + stopGrace
 	if _, s, ok := supervisorOf(t.dir); ok && s.isStopped() {
-		// A stopped supervisor passes nothing on, so the task gets its signal here, with the same timeout.
+		// A supervisor that SIGSTOP holds executes no commands, so the agent signals the task, with the same timeout.
 		var rec taskRecord
 		if err := record.Read(t.dir, taskFile, &rec); err == nil && rec.isInFolder(t.dir) && rec.BootID == t.driver.bootID && rec.isAlive() {
 			_ = unix.Kill(-rec.PID, unix.Signal(o.signal))
@@ -133,8 +132,7 @@ func (t *task) waitStopped(ctx context.Context, o controlCommand, receiver membe
 	return t.killTree()
 }
 
-// killTree kills the task's processes and then its supervisor. The supervisor that is started next writes the
-// exit.
+// killTree kills the task's processes and then its supervisor. The next supervisor writes the exit.
 func (t *task) killTree() error {
 	var rec taskRecord
 	if err := record.Read(t.dir, taskFile, &rec); err != nil && !errors.Is(err, record.ErrNone) {
@@ -142,7 +140,7 @@ func (t *task) killTree() error {
 	}
 	var group *Cgroup
 	if rec.BootID != t.driver.bootID || !rec.isInFolder(t.dir) {
-		rec = taskRecord{} // of another boot, or of the original of a copied folder
+		rec = taskRecord{} // it belongs to another boot, or to the original of a copied folder
 	} else if sp := new(spec); record.Read(t.dir, specFile, sp) == nil {
 		group = sp.Cgroup
 	}

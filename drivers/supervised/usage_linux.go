@@ -17,14 +17,14 @@ import (
 	"skerry/fleet"
 )
 
-// clockTick is the unit of times in /proc: USER_HZ is 100 for all programs, whatever the kernel uses.
+// clockTick is the unit of times in /proc. USER_HZ is always 100, whatever the kernel uses internally.
 const clockTick = time.Second / 100
 
 // maxStatus bounds what is read of /proc/PID/status.
 const maxStatus = 64 << 10
 
-// Consumed returns what each of the task's processes has used since its start: those in its cgroup, its main
-// process, those in its session, and their descendants. An ended task is a fleet.CodeConflict.
+// Consumed returns the usage of each of the task's processes since its start: those in its cgroup, its main process,
+// those in its session, and their descendants. An ended task is a fleet.CodeConflict.
 func (t *task) Consumed(context.Context) ([]fleet.Consumed, error) {
 	var rec taskRecord
 	var sp spec

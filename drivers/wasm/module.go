@@ -35,11 +35,11 @@ const (
 	checkArg = "check-wasm-module"
 )
 
-// processEnv is the environment of the process that runs a module: one thread for Go code and a small heap keep a
-// task cheap. The module gets the environment in its spec.
+// processEnv is the environment of the process that runs a module: one thread and a small heap keep a task cheap. The
+// module's own environment is in its spec.
 var processEnv = []string{"GOMAXPROCS=1", "GOTRACEBACK=single"}
 
-// moduleSpec is the record from which a process runs a module.
+// moduleSpec is the record that tells a process which module to run, and how.
 type moduleSpec struct {
 	Version     int      `json:"version"`
 	Module      string   `json:"module"` // absolute path
@@ -47,7 +47,7 @@ type moduleSpec struct {
 	Env         []string `json:"env"`    // NAME=value
 	CacheDir    string   `json:"cache_dir"`
 	Interpreter bool     `json:"interpreter"`
-	MemoryPages uint32   `json:"memory_pages"` // of 64 KiB, at most
+	MemoryPages uint32   `json:"memory_pages"` // most pages of 64 KiB
 	Folders     []folder `json:"folders"`
 }
 
@@ -99,8 +99,8 @@ func readBounded(path string, most int64) ([]byte, error) {
 	return b, nil
 }
 
-// checkHeader returns an error for a file that is not a whole module: one that does not begin as a module does, or
-// whose sections do not end with the file. It reads the headers only.
+// checkHeader returns an error for a file that is not a complete module: its header is wrong, or its sections do not
+// end with the file. It reads the headers only.
 func checkHeader(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -167,8 +167,8 @@ func readLength(r io.ByteReader) (value uint32, n int, err error) {
 	return 0, 0, errors.New("a section's length is not valid")
 }
 
-// checkModule compiles a module in a process of its own, which leaves the machine code in the cache folder. The
-// error is permanent if the module is at fault.
+// checkModule compiles a module in a process of its own, which also writes the machine code into the cache folder. The
+// error is permanent if the module is faulty.
 func checkModule(ctx context.Context, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -191,7 +191,7 @@ func checkModule(ctx context.Context, file string) error {
 // boundedWriter keeps the first maxMessage bytes that are written.
 type boundedWriter struct{ text *strings.Builder }
 
-// Write keeps what fits, and never fails.
+// Write keeps the bytes that fit, and never fails.
 func (w *boundedWriter) Write(p []byte) (int, error) {
 	w.text.WriteString(strings.ToValidUTF8(string(p[:min(len(p), max(maxMessage-w.text.Len(), 0))]), ""))
 	return len(p), nil

@@ -24,9 +24,9 @@ import (
 
 // Exit codes of the process itself. A module's own code is passed through.
 const (
-	exitRefused = 125 // the module is at fault
+	exitRefused = 125 // the module is faulty
 	exitFailed  = 126 // something else went wrong before the module ran
-	exitTrapped = 134 // the module did something forbidden: 128 + SIGABRT, as wasmtime has it
+	exitTrapped = 134 // the module trapped: 128 + SIGABRT, as with wasmtime
 )
 
 // RunModule must be called in main, right after supervised.Supervise, and in the TestMain of tests that run modules.
@@ -52,8 +52,7 @@ func runProcess(run bool, file string) int {
 	return code
 }
 
-// dieOfSignals makes each signal that would end a program end this one, and by that very signal. Go's runtime
-// ignores some of them.
+// dieOfSignals restores the default action of every signal that ends a program. Go's runtime ignores some of them.
 func dieOfSignals() {
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGQUIT, unix.SIGABRT, unix.SIGIO, unix.SIGSYS)
@@ -62,7 +61,7 @@ func dieOfSignals() {
 		if !ok {
 			return
 		}
-		var usual [8]uint64 // a struct sigaction with the default action is zero on every architecture
+		var usual [8]uint64 // a zeroed struct sigaction means the default action on every architecture
 		_, _, _ = unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(&usual)), 0, 8, 0, 0)
 		_ = unix.Kill(os.Getpid(), n)
 	}()
@@ -93,7 +92,7 @@ func compileAndRun(ctx context.Context, run bool, file string) (int, error) {
 	runtime := wazero.NewRuntimeWithConfig(ctx, cfg)
 	compiled, err := compileModule(ctx, runtime, &m)
 	if drivers.IsRecoverable(err) {
-		return exitFailed, err // the module is not at fault: the disk has no room for its machine code
+		return exitFailed, err // the module is sound: the disk has no space for its machine code
 	}
 	if err != nil {
 		return exitRefused, err
@@ -102,7 +101,7 @@ func compileAndRun(ctx context.Context, run bool, file string) (int, error) {
 		return 0, nil
 	}
 	debug.SetGCPercent(100)
-	debug.FreeOSMemory() // the text of the module
+	debug.FreeOSMemory() // frees the module's bytes
 	return runCompiled(ctx, runtime, compiled, &m)
 }
 

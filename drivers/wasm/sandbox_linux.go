@@ -17,13 +17,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandbox is a folder that a module sees. wazero's own folders do not keep a module from leaving them by a
-// symbolic link, so each path is opened below an os.Root, which does.
+// sandbox is a folder that a module sees. A module could leave wazero's own folders through a symbolic link, so each
+// path is opened below an os.Root, which prevents that.
 type sandbox struct {
 	wasisys.UnimplementedFS
 	root     *os.Root
 	readOnly bool
-	files    wasisys.FS // /proc/self/fd: opens again what the root has opened
+	files    wasisys.FS // /proc/self/fd, to open again a file that the root has opened
 }
 
 // openSandbox opens a folder for a module.
@@ -35,7 +35,7 @@ func openSandbox(dir string, readOnly bool) (*sandbox, error) {
 	return &sandbox{root: root, readOnly: readOnly, files: sysfs.DirFS("/proc/self/fd")}, nil
 }
 
-// local returns a guest's path as one of the root: relative, and without a slash at its end.
+// local returns a guest's path in the form for an os.Root: relative, without a slash at its end.
 func local(name string) string {
 	name = strings.TrimPrefix(path.Clean("/"+name), "/")
 	if name == "" {
@@ -44,7 +44,7 @@ func local(name string) string {
 	return name
 }
 
-// errnoOf converts an error of the root. A path that leads out of it is forbidden.
+// errnoOf converts an error of the root. For a path that leads outside it returns EPERM.
 func errnoOf(err error) wasisys.Errno {
 	if err == nil {
 		return 0
@@ -56,7 +56,7 @@ func errnoOf(err error) wasisys.Errno {
 	return wasisys.UnwrapOSError(err)
 }
 
-// refuseChange returns an error if nothing in the folder may be changed.
+// refuseChange returns an error if the folder is read-only.
 func (s *sandbox) refuseChange() wasisys.Errno {
 	if s.readOnly {
 		return wasisys.EROFS
@@ -64,13 +64,13 @@ func (s *sandbox) refuseChange() wasisys.Errno {
 	return 0
 }
 
-// anchoredFile is an open file with the descriptor that the root opened, by which wazero opens it again.
+// anchoredFile is an open file together with the root's descriptor, through which wazero opened it.
 type anchoredFile struct {
 	wasisys.File
 	anchor *os.File
 }
 
-// Close closes both.
+// Close closes the file and the descriptor.
 func (f *anchoredFile) Close() wasisys.Errno {
 	errno := f.File.Close()
 	if err := f.anchor.Close(); err != nil && errno == 0 {
@@ -123,7 +123,7 @@ func openFlags(flag wasisys.Oflag) int {
 			out |= f.os
 		}
 	}
-	return out | unix.O_NONBLOCK // a FIFO does not block; it is refused then
+	return out | unix.O_NONBLOCK // opening a FIFO must not block; OpenFile then refuses it
 }
 
 // Lstat describes a path without following a link at its end.
@@ -174,7 +174,7 @@ func (s *sandbox) Rmdir(name string) wasisys.Errno { return s.removeEntry(name, 
 // Unlink removes a file.
 func (s *sandbox) Unlink(name string) wasisys.Errno { return s.removeEntry(name, false) }
 
-// removeEntry removes a path if it is a folder or not, as folder says.
+// removeEntry removes a file, or a folder if folder is set.
 func (s *sandbox) removeEntry(name string, folder bool) wasisys.Errno {
 	if errno := s.refuseChange(); errno != 0 {
 		return errno
@@ -199,7 +199,7 @@ func (s *sandbox) Link(from, to string) wasisys.Errno {
 	return errnoOf(s.root.Link(local(from), local(to)))
 }
 
-// Symlink makes a symbolic link. One that leads out of the folder is made, and cannot be followed.
+// Symlink makes a symbolic link. A link that leads outside can be made but not followed.
 func (s *sandbox) Symlink(target, name string) wasisys.Errno {
 	if errno := s.refuseChange(); errno != 0 {
 		return errno

@@ -3,8 +3,8 @@
 // program with a hidden argument, see RunModule. The package starts no goroutine.
 //
 // A module sees /local, /secrets, /alloc and the volumes of its task, and nothing else of the machine: no
-// network, no processes. Before a task starts, another process of the same kind compiles its module, so that a
-// broken module is refused at once, and the task itself is small: the machine code lies in the cache folder.
+// network, no processes. Before a task starts, another process compiles its module into the cache
+// folder. So a broken module is refused at once, and the task itself needs little memory.
 package wasm
 
 import (
@@ -29,7 +29,7 @@ import (
 // Name is the driver's name in job files.
 const Name = "wasm"
 
-// hint says what a config block takes.
+// hint lists the keys of a config block.
 const hint = "it takes module (the path of a .wasm file), args (a list of strings) and compiler (true or false)"
 
 // Config of the driver.
@@ -55,7 +55,7 @@ func New(cfg Config) (*Driver, error) {
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: func(ctx context.Context, task drivers.TaskConfig) (supervised.Process, error) {
 			return buildProcess(ctx, task, cfg.CacheDir)
 		},
-		// A module has no network: host is the mode of a group without a network block.
+		// A module has no network. Mode host is offered because it is the mode of a group without a network block.
 		Capabilities: drivers.Capabilities{
 			FSIsolation: drivers.FSImage, Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true,
 		},
@@ -66,7 +66,7 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{d}, nil
 }
 
-// Recover finds a task by its Handle. The task runs no further commands: there is no program for them.
+// Recover finds a task by its Handle. The task has no Exec, because a module contains no further programs.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	t, err := d.Driver.Recover(ctx, cfg, h)
 	if err != nil {
@@ -92,7 +92,7 @@ type settings struct {
 	compiler bool
 }
 
-// parseSettings reads a task's config block. The error names everything that is wrong with it.
+// parseSettings reads a task's config block. The error names all its problems.
 func parseSettings(config map[string]any) (settings, error) {
 	r := options.Read(config)
 	s := settings{module: r.RequiredText("module"), args: r.Texts("args"), compiler: r.Bool("compiler", true)}
@@ -144,12 +144,12 @@ func buildProcess(ctx context.Context, cfg drivers.TaskConfig, cacheDir string) 
 		return supervised.Process{}, err
 	}
 	process := supervised.Process{Path: "/proc/self/exe", Argv: []string{"skerry-wasm", runArg, file}, Env: processEnv, Dir: cfg.Dir}
-	cfg.Resources.MemoryMaxMB = -1 // the module's memory is bounded already, and its process needs some more
+	cfg.Resources.MemoryMaxMB = -1 // MemoryPages bounds the module's memory, and its process needs some more
 	return process, process.UseCgroup(cfg)
 }
 
-// findModule returns the path of a module: absolute, or below the task's folder or its local folder. It has to be
-// a file of a module, or the error says what it is.
+// findModule returns the path of a module: absolute, or below the task's folder or its local folder. Its error says
+// why a file is no module.
 func findModule(module string, cfg drivers.TaskConfig) (string, error) {
 	candidates := []string{module}
 	if !filepath.IsAbs(module) {
@@ -188,8 +188,7 @@ func memoryPages(r fleet.Resources) uint32 {
 	return uint32(mb) * pagesPerMB
 }
 
-// maxCache bounds the folder of machine code, in bytes. The files that were not used for the longest time go
-// first.
+// maxCache bounds the folder of machine code, in bytes. The least recently used files are removed first.
 const maxCache = 256 << 20
 
 // trimCache makes the folder of machine code, and removes files until it is not larger than most bytes.
@@ -205,7 +204,7 @@ func trimCache(dir string, most int64) error {
 	var total int64
 	err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
-			return nil // removed by another start
+			return nil // another start has removed it
 		}
 		if info, err := e.Info(); err == nil {
 			files, total = append(files, entry{path, info}), total+info.Size()
