@@ -1,5 +1,5 @@
-// Package devices is the contract of device kinds. Each folder below it finds one kind of hardware and says
-// what a task needs to use it; devicetest is the suite that all of them pass. The package starts no goroutine
+// Package devices is the contract of device kinds. Each folder below it finds one kind of hardware and
+// prepares it for tasks; devicetest is the suite that all of them pass. The package starts no goroutine
 // and stores nothing.
 package devices
 
@@ -21,11 +21,11 @@ var ErrUnplugged = errors.New("device is not there")
 type Finder interface {
 	// Kind returns the kind, for example "usb".
 	Kind() string
-	// Find returns the devices of that kind, ordered by ID, and starts nothing. If some cannot be read or do
-	// not work, it returns the others, and an error that names those.
+	// Find returns the devices of that kind, ordered by ID. It starts nothing. The error names the devices that cannot
+	// be read or do not work; the others are returned all the same.
 	Find(ctx context.Context) ([]fleet.Device, error)
-	// Reserve returns what a task needs to use the devices with these ids. It changes nothing, and may be
-	// called again. A device that is not found is an ErrUnplugged that names it.
+	// Reserve returns the nodes, mounts and variables for a task that uses the devices with these ids. It changes
+	// nothing, and may be called again. A device that is not found is an ErrUnplugged that names it.
 	Reserve(ctx context.Context, ids []string) (Reservation, error)
 }
 
@@ -35,7 +35,7 @@ type Meter interface {
 	Measure(ctx context.Context) (map[string][]Measurement, error)
 }
 
-// Reservation is what a task needs to use devices.
+// Reservation is the set of nodes, mounts and variables for a task that uses devices.
 type Reservation struct {
 	Nodes  []Node
 	Mounts []Mount
@@ -54,8 +54,7 @@ type Mount struct {
 	ReadOnly           bool
 }
 
-// Measurement is one value of a device. Max is 0 if there is no upper bound; Text is set for a value that is no
-// number.
+// Measurement is one value of a device. Max is 0 without an upper bound. Text is set for a value that is no number.
 type Measurement struct {
 	Name       string // such as "GPU utilization"
 	Unit       string
@@ -64,18 +63,18 @@ type Measurement struct {
 	Summary    bool // the value that describes the device best
 }
 
-// Found is a device with its nodes. Kinds keep their results in it between Find and Reserve.
+// Found is a device with its nodes. Finders return Find and Reserve from it.
 type Found struct {
 	fleet.Device
 	Nodes []Node
-	// Path is the path of the device in a task; "": none that a program would open.
+	// Path is the path of the device in a task, or "" if no program would open one.
 	Path string
-	// Err says why a task cannot use it; nil: it can.
+	// Err says why a task cannot use the device, or is nil.
 	Err error
 }
 
-// NewFinder makes the Finder of a kind whose devices one function reads: all that are there, and an error that names
-// those that cannot be read.
+// NewFinder makes the Finder of a kind whose devices the function scan reads. scan returns all devices, and an error
+// that names the unreadable ones.
 func NewFinder(kind string, scan func(ctx context.Context) ([]Found, error)) Finder {
 	return finder{kind, scan}
 }
@@ -112,7 +111,7 @@ func SortFound(found []Found) []fleet.Device {
 }
 
 // ReserveFound returns the reservation of the devices with these ids: their nodes, and the variables
-// KIND_VISIBLE_DEVICES (the ids) and KIND_DEVICE_PATHS (their paths). scanErr says why some devices may be
+// KIND_VISIBLE_DEVICES (the ids) and KIND_DEVICE_PATHS (their paths). scanErr is the reason why devices may be
 // missing.
 func ReserveFound(kind string, found []Found, ids []string, scanErr error) (Reservation, error) {
 	if len(ids) == 0 {

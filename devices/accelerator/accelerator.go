@@ -49,8 +49,8 @@ var models = map[string]model{
 	"1da3:1020": {"habana", "Gaudi 2", "habanalabs"},
 }
 
-// New makes the Finder of the accelerators of a Linux machine, as these folders show them. Reserve returns the nodes
-// of the accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and ACCELERATOR_DEVICE_PATHS (such as
+// New makes the Finder of a Linux machine's accelerators, below these roots. Reserve returns the nodes of the
+// accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and ACCELERATOR_DEVICE_PATHS (such as
 // /dev/apex_0).
 func New(roots sysfs.Roots) devices.Finder {
 	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
@@ -59,7 +59,7 @@ func New(roots sysfs.Roots) devices.Finder {
 // scanner reads the accelerators of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads the accelerators of all classes, and looks for those without a driver.
+// scanDevices reads the accelerators of all classes, and reports known ones without a driver as errors.
 func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list accelerators: %w", err)
@@ -85,7 +85,7 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	return found, errors.Join(append(errs, s.findDriverless(found)...)...)
 }
 
-// describeDevice returns the accelerator at an entry of a class, with what sysfs says of its PCI device.
+// describeDevice returns the accelerator of a class entry, with the attributes of its PCI device.
 func (s scanner) describeDevice(dir, name string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: name, ID: name}
 	pci := s.roots.Ancestor(filepath.Join(dir, "device"), "vendor", "device")

@@ -21,8 +21,8 @@ import (
 // Kind is the kind of the devices found here. It is their type as well.
 const Kind = "fpga"
 
-// New makes the Finder of the FPGA regions of a Linux machine, as these folders show them. Reserve returns the nodes
-// of the regions, and the variables FPGA_VISIBLE_DEVICES (the ids) and FPGA_DEVICE_PATHS (of the first node of each).
+// New makes the Finder of a Linux machine's FPGA regions, below these roots. Reserve returns the nodes of the regions,
+// and the variables FPGA_VISIBLE_DEVICES (the ids) and FPGA_DEVICE_PATHS (of the first node of each).
 func New(roots sysfs.Roots) devices.Finder {
 	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }

@@ -2,8 +2,8 @@
 // goroutine, stores nothing, and opens no chip.
 //
 // The ID of a chip is the name of the hardware that it belongs to, such as fe200000.gpio: the number of a
-// gpiochip changes with the order in which drivers are loaded. Of several chips of one piece of hardware, the
-// further ones have #1, #2 … after it, in the order of their numbers.
+// gpiochip changes with the order in which drivers are loaded. If one piece of hardware has several chips,
+// #1, #2 … follow the name for the second and later ones, in the order of their numbers.
 package gpio
 
 import (
@@ -25,8 +25,8 @@ const Kind = "gpio"
 
 const chipPrefix = "gpiochip"
 
-// New makes the Finder of the GPIO chips of a Linux machine, as these folders show them. Reserve returns the nodes of
-// the chips, and the variables GPIO_VISIBLE_DEVICES (the ids) and GPIO_DEVICE_PATHS (such as /dev/gpiochip0).
+// New makes the Finder of a Linux machine's GPIO chips, below these roots. Reserve returns the nodes of the chips, and
+// the variables GPIO_VISIBLE_DEVICES (the ids) and GPIO_DEVICE_PATHS (such as /dev/gpiochip0).
 func New(roots sysfs.Roots) devices.Finder {
 	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
@@ -44,7 +44,7 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 		return nil, err
 	}
 	slices.SortFunc(chips, func(a, b string) int { return cmp.Compare(numberOf(a), numberOf(b)) })
-	count := map[string]int{} // chips of a piece of hardware so far
+	count := map[string]int{} // chips so far, by piece of hardware
 	var found []devices.Found
 	for _, chip := range chips {
 		node, err := s.roots.Node(chip)
@@ -71,8 +71,8 @@ func numberOf(chip string) int {
 	return n
 }
 
-// describeDevice returns a chip with what sysfs says of it. Its label and the number of its lines are there only if
-// the kernel has the older interface to GPIO as well.
+// describeDevice returns a chip with its attributes in sysfs. The label and the number of lines are there only if the
+// kernel also has the older GPIO interface.
 func (s scanner) describeDevice(chip string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: chip, ID: chip}
 	real, err := filepath.EvalSymlinks(s.roots.SysPath("bus", "gpio", "devices", chip))

@@ -27,7 +27,7 @@ import (
 const (
 	// Kind is the kind of the devices found here.
 	Kind = "nvidia"
-	// Vendor and Type are what job files ask for: device "nvidia/gpu".
+	// Vendor and Type are the names in job files: device "nvidia/gpu".
 	Vendor = "nvidia"
 	// Type is the type of each device.
 	Type = "gpu"
@@ -67,9 +67,9 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 	return devices.SortFound(found), err
 }
 
-// Reserve returns the nodes of the devices with those that all GPUs need (nvidiactl, nvidia-uvm …), and the
-// variable NVIDIA_VISIBLE_DEVICES, with which NVIDIA's container runtime adds the libraries of the driver, and the names
-// by which nvidia-ctk describes them to container runtimes.
+// Reserve returns the nodes of the devices and those that all GPUs need (nvidiactl, nvidia-uvm …). It also returns the
+// variable NVIDIA_VISIBLE_DEVICES, for which NVIDIA's container runtime adds the driver's libraries, and the names by
+// which nvidia-ctk describes the devices to container runtimes.
 func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
 	found, err := f.scanDevices(ctx)
 	if ctx.Err() != nil {
@@ -91,7 +91,7 @@ func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation
 	return r, nil
 }
 
-// Measure returns what each GPU does now. Values that a GPU does not have are left out.
+// Measure returns the present values of each GPU. Values that a GPU does not have are left out.
 func (f *Finder) Measure(ctx context.Context) (map[string][]devices.Measurement, error) {
 	report, err := f.queryReport(ctx)
 	if err != nil || report == nil {
@@ -142,7 +142,8 @@ func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	return found, errors.Join(errs...)
 }
 
-// queryReport runs nvidia-smi -q -x and decodes its report; nil: there is no such program, so there are no GPUs.
+// queryReport runs nvidia-smi -q -x and decodes its report. Without that program there are no GPUs, and it returns
+// nil.
 func (f *Finder) queryReport(ctx context.Context) (*report, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("find nvidia gpus: %w", err)
@@ -166,7 +167,7 @@ func (f *Finder) runProgram(ctx context.Context, args ...string) ([]byte, error)
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.WaitDelay = time.Second // a program in the kernel's hands may not die at once
+	cmd.WaitDelay = time.Second // a program that waits in the kernel may not die at once
 	var out boundedBuffer
 	cmd.Stdout = &out
 	if err := cmd.Run(); err != nil {
@@ -182,7 +183,7 @@ func (f *Finder) runProgram(ctx context.Context, args ...string) ([]byte, error)
 // boundedBuffer keeps the first maxOutput bytes that are written to it.
 type boundedBuffer struct{ text strings.Builder }
 
-// Write keeps what fits and never fails.
+// Write keeps the bytes that fit, and never fails.
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	b.text.Write(p[:min(len(p), maxOutput-b.text.Len())])
 	return len(p), nil
@@ -201,8 +202,7 @@ func (f *Finder) toFound(g *gpu, driver string) devices.Found {
 	return one
 }
 
-// toFoundInstance converts a MIG instance. Its nodes are the GPU's, and those by which the driver lets a task
-// use the instance.
+// toFoundInstance converts a MIG instance. Its nodes are the GPU's, and those that give access to the instance.
 func (f *Finder) toFoundInstance(g *gpu, m *mig, names []migName, driver string) (devices.Found, error) {
 	i := slices.IndexFunc(names, func(n migName) bool { return n.gpu == g.UUID && n.index == m.Index })
 	if i < 0 {
@@ -252,7 +252,7 @@ var (
 	listedMIG = regexp.MustCompile(`^\s+MIG (\S+)\s+Device\s+(\d+): \(UUID: ([^)]+)\)`)
 )
 
-// listMIG runs nvidia-smi -L, which alone knows the UUIDs of MIG instances.
+// listMIG runs nvidia-smi -L, the only source of the UUIDs of MIG instances.
 func (f *Finder) listMIG(ctx context.Context) ([]migName, error) {
 	out, err := f.runProgram(ctx, "-L")
 	if err != nil {

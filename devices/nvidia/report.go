@@ -36,7 +36,7 @@ type memory struct {
 	Used  string `xml:"used"`
 }
 
-// power is what a GPU draws and may draw. Its element was renamed with driver 535.
+// power is the present and the greatest power draw of a GPU. Driver 535 renamed its element.
 type power struct {
 	Draw    string `xml:"power_draw"`
 	Instant string `xml:"instant_power_draw"`
@@ -79,7 +79,7 @@ type mig struct {
 	Memory          memory `xml:"fb_memory_usage"`
 }
 
-// decodeReport decodes the output of nvidia-smi -q -x, and makes its texts fit to be shown.
+// decodeReport decodes the output of nvidia-smi -q -x, and makes its texts printable.
 func decodeReport(b []byte) (*report, error) {
 	var r report
 	if err := xml.NewDecoder(bytes.NewReader(b)).Decode(&r); err != nil {
@@ -98,7 +98,7 @@ func decodeReport(b []byte) (*report, error) {
 	return &r, nil
 }
 
-// healthProblem returns why a GPU does not work; "": it works.
+// healthProblem returns why a GPU does not work, or "".
 func (g *gpu) healthProblem() string {
 	switch {
 	case g.RecoveryAction != "" && g.RecoveryAction != "None" && g.RecoveryAction != "N/A":

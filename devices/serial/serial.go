@@ -20,8 +20,8 @@ import (
 // Kind is the kind of the devices found here. It is their type as well.
 const Kind = "serial"
 
-// New makes the Finder of the serial ports of a Linux machine, as these folders show them. Reserve returns the nodes
-// of the ports, and the variables SERIAL_VISIBLE_DEVICES (the ids) and SERIAL_DEVICE_PATHS (/dev/serial/by-id/ID).
+// New makes the Finder of a Linux machine's serial ports, below these roots. Reserve returns the nodes of the ports,
+// and the variables SERIAL_VISIBLE_DEVICES (the ids) and SERIAL_DEVICE_PATHS (/dev/serial/by-id/ID).
 func New(roots sysfs.Roots) devices.Finder {
 	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
 }
@@ -29,7 +29,7 @@ func New(roots sysfs.Roots) devices.Finder {
 // scanner reads the serial ports of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads all ports. A link that leads nowhere is left by an adapter that was just unplugged.
+// scanDevices reads all ports. It skips a dangling link, which an adapter leaves when it is unplugged.
 func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list serial ports: %w", err)
@@ -58,8 +58,8 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 	return found, nil
 }
 
-// describeDevice returns the port with what sysfs says of its adapter. The attributes leave out the name of the tty,
-// which changes with each boot.
+// describeDevice returns the port with its adapter's attributes in sysfs, without the tty's name, which changes with
+// each boot.
 func (s scanner) describeDevice(link, tty string) fleet.Device {
 	d := fleet.Device{Kind: Kind, Vendor: Kind, Type: Kind, Name: link, ID: link}
 	attributes := map[string]string{

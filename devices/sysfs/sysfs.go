@@ -1,4 +1,4 @@
-// Package sysfs reads what the kernel says of devices, for the kinds of devices that are found there. It starts
+// Package sysfs reads the kernel's description of devices, for the kinds of devices that are found in sysfs. It starts
 // no goroutine, stores nothing, opens no device, and bounds everything that it reads.
 package sysfs
 
@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	maxText    = 128 // bytes of an attribute, which a device may choose
+	maxText    = 128 // bytes of an attribute, whose text a device may choose
 	maxEntries = 512 // entries of a folder that are read
 	maxDepth   = 16  // parents of a device that are looked at
 )
 
-// Roots are the folders in which devices are found. Tests make their own.
+// Roots are the folders of sysfs and of device nodes. Tests make their own.
 type Roots struct {
 	Sys string // "": /sys
 	Dev string // "": /dev
@@ -39,8 +39,8 @@ func (r Roots) DevPath(elem ...string) string {
 	return filepath.Join(append([]string{cmp.Or(r.Dev, "/dev")}, elem...)...)
 }
 
-// Names returns the names in a folder whose prefix is one of prefixes (none: all), in order. A missing folder
-// has none.
+// Names returns the names in a folder that begin with one of prefixes (any if none is given), in order. A missing
+// folder has no names.
 func Names(dir string, prefixes ...string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,7 +96,7 @@ func Printable(text string) string {
 	return strings.TrimSpace(text)
 }
 
-// Target returns the name that a symbolic link of sysfs leads to, such as that of a driver; "": there is none.
+// Target returns the last name in the target of a sysfs link, such as that of a driver, or "".
 func Target(elem ...string) string {
 	to, err := os.Readlink(filepath.Join(elem...))
 	if err != nil {
@@ -105,7 +105,7 @@ func Target(elem ...string) string {
 	return Printable(filepath.Base(to))
 }
 
-// Ancestor returns the folder of a device or of its nearest parent that has all these files; "": there is none.
+// Ancestor returns the nearest folder with all these files, of the device or one of its parents, or "".
 func (r Roots) Ancestor(dir string, files ...string) string {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
