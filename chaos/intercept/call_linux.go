@@ -14,18 +14,18 @@ import (
 
 // Call is a system call that is about to change a file. It is valid until the handler returns.
 type Call struct {
-	Name  string // of the system call; those that do the same have one name
-	Path  string // of the file, below the folder
-	Child bool   // a child of the program makes it, not the program itself
-	Grows bool   // it may need space on the disk
+	Name  string // of the system call; equivalent calls share a name
+	Path  string // of the file, relative to the folder
+	Child bool   // a child of the program makes the call
+	Grows bool   // the call may need space on the disk
 
-	folder string // the watched one
+	folder string // the watched folder
 	thread int
 	form   form
 	args   [6]uint64
 }
 
-// Kind names the calls that are alike: who makes them, the name of the call, and the pattern of the path.
+// Kind names a class of calls: by the caller, the name of the call, and the pattern of the path.
 func (c *Call) Kind() string {
 	by := "agent"
 	if c.Child {
@@ -34,13 +34,13 @@ func (c *Call) Kind() string {
 	return by + " " + c.Name + " " + Pattern(c.Path)
 }
 
-// readCall returns the call of a notification; ok is false where it changes no file below the folder, or where
-// another program makes it.
+// readCall returns the call of a notification. ok is false if the call changes no file below the folder, or another
+// program makes it.
 func (t *Target) readCall(n *notification) (c *Call, ok bool) {
 	c = &Call{folder: t.folder, thread: int(n.pid), form: calls[n.number], args: n.args}
 	path, err := c.readPath()
 	if err != nil {
-		return nil, false // no file, or a call that will fail
+		return nil, false // the call names no file, or will fail
 	}
 	if c.Path, ok = strings.CutPrefix(path, t.folder+"/"); !ok {
 		return nil, false
@@ -57,8 +57,8 @@ func (t *Target) readCall(n *notification) (c *Call, ok bool) {
 	return c, true
 }
 
-// changesFile reports whether a call changes something, as far as that is known before it: an open may find its file, a
-// removal may find none, and a folder may be there already.
+// changesFile predicts whether a call changes something: an open may find the file, a removal may find none, and a
+// folder may exist already.
 func (c *Call) changesFile(path string) bool {
 	switch {
 	case c.form.flags > 0:
@@ -74,7 +74,7 @@ func (c *Call) changesFile(path string) bool {
 // procFile returns the path of a file about the thread that makes the call.
 func (c *Call) procFile(name string) string { return "/proc/" + strconv.Itoa(c.thread) + "/" + name }
 
-// readPath returns the absolute path of the file that the call changes.
+// readPath returns the absolute path of the file that the call would change.
 func (c *Call) readPath() (string, error) {
 	if c.form.path < 0 {
 		fd := c.procFile("fd/" + strconv.Itoa(int(int32(c.args[c.form.fd]))))
@@ -83,7 +83,7 @@ func (c *Call) readPath() (string, error) {
 			return "", err
 		}
 		if info, err := os.Stat(fd); err != nil || !info.Mode().IsRegular() && !info.IsDir() {
-			return "", err // a FIFO is not on the disk
+			return "", err // a pipe or socket is not on the disk
 		}
 		return strings.TrimSuffix(path, " (deleted)"), nil
 	}
@@ -99,7 +99,7 @@ func (c *Call) readPath() (string, error) {
 	return resolveFolder(filepath.Join(folder, name)), err
 }
 
-// resolveFolder resolves links on the way to a file, but not the file itself.
+// resolveFolder resolves links in the path of a file, except in its last element.
 func resolveFolder(path string) string {
 	if folder, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {
 		return filepath.Join(folder, filepath.Base(path))
@@ -107,7 +107,7 @@ func resolveFolder(path string) string {
 	return path
 }
 
-// readString reads a string of the process that ends with a zero byte.
+// readString reads a string of the process up to its zero byte.
 func (c *Call) readString(at uint64) (string, error) {
 	b := make([]byte, unix.PathMax)
 	n, err := c.readMemory(b, at)
@@ -117,7 +117,7 @@ func (c *Call) readString(at uint64) (string, error) {
 	return "", errors.Join(errors.New("read a path: it does not end"), err)
 }
 
-// readMemory reads memory of the process. What follows may not be mapped: fewer bytes than asked for may come.
+// readMemory reads memory of the process. It may return fewer bytes, because the following page may not be mapped.
 func (c *Call) readMemory(b []byte, at uint64) (int, error) {
 	f, err := os.Open(c.procFile("mem"))
 	if err != nil {
@@ -127,8 +127,8 @@ func (c *Call) readMemory(b []byte, at uint64) (int, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// PerformHalf performs the first half of a write, and makes everything on the file's disk durable. A call that is no
-// write is not begun.
+// PerformHalf performs the first half of a write, and makes everything on the file's disk durable. It performs nothing
+// of a call that is no write.
 func (c *Call) PerformHalf() error {
 	file, err := c.openFile()
 	if err != nil {
@@ -147,7 +147,7 @@ func (c *Call) PerformHalf() error {
 	return nil
 }
 
-// writeHalf writes the first half of the call's bytes where the call would write them.
+// writeHalf writes the first half of the call's bytes to their place in the file.
 func (c *Call) writeHalf(file *os.File) error {
 	b := make([]byte, c.args[c.form.data+1]/2)
 	n, err := c.readMemory(b, c.args[c.form.data])
@@ -162,7 +162,7 @@ func (c *Call) writeHalf(file *os.File) error {
 	return err
 }
 
-// openFile returns the very description that the process has of the file, or the watched folder where it has none.
+// openFile returns the process's own file description, or the watched folder if the call has no descriptor.
 func (c *Call) openFile() (*os.File, error) {
 	if c.form.path >= 0 {
 		return os.Open(c.folder)

@@ -6,16 +6,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// form says where a system call names the file that it changes.
+// form says which arguments of a system call name the file that it changes.
 type form struct {
 	name string
-	fd   int // index of the argument with the file's descriptor, or with that of the folder of path; -1: the working directory
+	fd   int // index of the argument with the descriptor of the file, or of the folder of path; -1: the working directory
 	path int // index of the argument with a path; -1: fd is the file
-	data int // index of the argument with the bytes to write; their number follows. -1: none
-	// flags is the index of the argument with the flags of an open, which changes nothing without O_CREAT or O_TRUNC;
-	// 0: none.
+	data int // index of the argument with the bytes to write, before the one with their number; -1: none
+	// flags is the index of the argument with the flags of an open; 0: none. Without O_CREAT or O_TRUNC an open
+	// changes nothing.
 	flags int
-	grow  bool // it may need space
+	grow  bool // the call may need space
 }
 
 // calls are the system calls that may change a file, by number.
@@ -29,7 +29,7 @@ func mergeCalls(tables ...map[uint32]form) map[uint32]form {
 	return all
 }
 
-// common are the calls that every machine has.
+// common are the calls of all machines.
 var common = map[uint32]form{
 	unix.SYS_WRITE:           {name: "write", fd: 0, path: -1, data: 1, grow: true},
 	unix.SYS_PWRITE64:        {name: "pwrite", fd: 0, path: -1, data: 1, grow: true},

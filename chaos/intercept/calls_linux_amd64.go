@@ -5,7 +5,7 @@ import "golang.org/x/sys/unix"
 // auditArch is the kernel's name for this machine.
 const auditArch = unix.AUDIT_ARCH_X86_64
 
-// older are the calls without a folder's descriptor. SQLite's C library, which was translated to Go, uses them.
+// older are the calls without a folder's descriptor. SQLite uses them: it is C code translated to Go.
 var older = map[uint32]form{
 	unix.SYS_OPEN:    {name: "open", fd: -1, path: 0, data: -1, flags: 1, grow: true},
 	unix.SYS_CREAT:   {name: "open", fd: -1, path: 0, data: -1, grow: true},

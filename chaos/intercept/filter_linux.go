@@ -19,19 +19,19 @@ const launchEnv = "SKERRY_INTERCEPT"
 // listenerFD is the descriptor over which a launcher sends the listener of its filter.
 const listenerFD = 3
 
-// RunLauncher must be called first in main by a program that calls Start. In a process that Start made it installs
-// the filter, sends the listener to the parent, and becomes the program to run. Elsewhere it returns at once.
+// RunLauncher must be called first in main by a program that calls Start. In a process that Start made, it installs
+// the filter, sends the listener to the parent, and executes the program to run. Otherwise it returns at once.
 func RunLauncher() {
 	if os.Getenv(launchEnv) == "" {
 		return
 	}
-	runtime.LockOSThread() // the filter is the thread's, and so is the exec
+	runtime.LockOSThread() // the filter belongs to the thread, which must also make the exec
 	err := launch(os.Args[1:])
 	fmt.Fprintln(os.Stderr, "intercept:", err)
 	os.Exit(1)
 }
 
-// launch returns only if it fails.
+// launch replaces this process by the program. It returns only if it fails.
 func launch(args []string) error {
 	if len(args) == 0 {
 		return errors.New("no program is named")
@@ -44,7 +44,7 @@ func launch(args []string) error {
 	if err != nil {
 		return err
 	}
-	// From here on each write waits for the parent, which answers as soon as it has the listener.
+	// From here on each write waits for the parent's answer, which comes once the parent has the listener.
 	if err := unix.Sendmsg(listenerFD, []byte{0}, unix.UnixRights(listener), nil, 0); err != nil {
 		return fmt.Errorf("send the listener: %w", err)
 	}
@@ -59,10 +59,10 @@ func launch(args []string) error {
 const (
 	offsetNumber = 0
 	offsetArch   = 4
-	offsetArgs   = 16 // eight bytes each, the lower half first on the machines that are supported
+	offsetArgs   = 16 // eight bytes each; the supported machines store the lower half first
 )
 
-// installFilter makes the kernel report the calls of this thread that may change files, and returns the listener.
+// installFilter makes the kernel report the file-changing calls of this thread, and returns the listener.
 func installFilter() (listener int, err error) {
 	if os.Geteuid() != 0 {
 		if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -79,7 +79,7 @@ func installFilter() (listener int, err error) {
 	return int(fd), nil
 }
 
-// makeFilter returns the instructions of the filter. An open is reported only if it may make or empty a file.
+// makeFilter returns the instructions of the filter. It reports an open only if the flags let it make or empty a file.
 func makeFilter() []unix.SockFilter {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Handler decides about a call while the thread that makes it waits. 0: the kernel performs the call; otherwise the
-// call fails with the error. Calls of all processes are handled one after the other.
+// Handler decides about a call while the calling thread waits. For 0 the kernel performs the call; otherwise the call
+// fails with that error. Calls of all processes are handled one after the other.
 type Handler func(c *Call) syscall.Errno
 
 // Target is a program that Start started.
 type Target struct {
 	// Set once.
 	cmd      *exec.Cmd
-	program  string // its file
+	program  string // path of the program's file
 	folder   string
 	handle   Handler
 	listener int
@@ -31,7 +31,7 @@ type Target struct {
 // notification is the kernel's struct seccomp_notif.
 type notification struct {
 	id     uint64
-	pid    uint32 // the thread
+	pid    uint32 // the calling thread
 	flags  uint32
 	number uint32
 	arch   uint32
@@ -47,8 +47,8 @@ type answer struct {
 	flags uint32
 }
 
-// Start starts a command, which runs under a filter, and calls handle before each call that changes a file below the
-// folder. The present program must have called RunLauncher first in its main.
+// Start starts a command under a filter, and calls handle before each call that changes a file below the folder. The
+// present program must have called RunLauncher first in its main.
 func Start(cmd *exec.Cmd, folder string, handle Handler) (*Target, error) {
 	if cmd.Err != nil {
 		return nil, cmd.Err
@@ -106,13 +106,14 @@ func receiveListener(from *os.File) (int, error) {
 // PID returns the id of the program's process.
 func (t *Target) PID() int { return t.cmd.Process.Pid }
 
-// Wait waits for the end of the program, as exec.Cmd does. Children that it left go on, and their calls are handled.
+// Wait waits for the end of the program, as exec.Cmd does. Remaining children keep running, and their calls are still
+// handled.
 func (t *Target) Wait() error { return t.cmd.Wait() }
 
-// WaitAll waits until every process with the filter has ended, and returns the first error of answering the kernel.
+// WaitAll waits until every process with the filter has ended, and returns the first error of answerCalls.
 func (t *Target) WaitAll() error { return t.answers.Wait() }
 
-// answerCalls answers the kernel until no process has the filter any more.
+// answerCalls answers the kernel until no process has the filter.
 func (t *Target) answerCalls() error {
 	defer func() { _ = unix.Close(t.listener) }()
 	for {
@@ -137,7 +138,7 @@ func (t *Target) answerCalls() error {
 	}
 }
 
-// judgeCall returns the handler's decision; 0 where the call changes no file below the folder.
+// judgeCall returns the handler's decision, or 0 for a call that changes no file below the folder.
 func (t *Target) judgeCall(n *notification) syscall.Errno {
 	c, ok := t.readCall(n)
 	if !ok {
@@ -155,7 +156,7 @@ func (t *Target) allEnded() (bool, error) {
 	return fds[0].Revents&unix.POLLHUP != 0, nil
 }
 
-// askKernel makes a request at the listener.
+// askKernel sends an ioctl to the listener.
 func (t *Target) askKernel(request uint, value unsafe.Pointer) error {
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(t.listener), uintptr(request), uintptr(value)); errno != 0 {
 		return errno

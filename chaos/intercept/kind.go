@@ -2,7 +2,7 @@ package intercept
 
 import "regexp"
 
-// variable are the parts of a file's path that differ between runs, with the name that stands for them.
+// variable are the parts of a path that differ between runs, with their placeholders.
 var variable = []struct {
 	pattern *regexp.Regexp
 	name    string
@@ -12,7 +12,7 @@ var variable = []struct {
 	{regexp.MustCompile(`[0-9]{4,}`), "NUMBER"},
 }
 
-// Pattern returns a file's path with names for the ids, the checksums and the numbers in it.
+// Pattern returns a file's path with placeholders for ids, checksums and numbers.
 func Pattern(path string) string {
 	for _, v := range variable {
 		path = v.pattern.ReplaceAllString(path, v.name)
