@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// everyone is the target under which the times of a fault without targets are kept.
+// everyone is the target under which the times of faults without targets are recorded.
 const everyone = ""
 
 // activeFaults records which faults hold, and when the last fault of each target and effect began and ended.
@@ -61,8 +61,8 @@ func (w *activeFaults) recordNamedFault(name string, f *Fault, now time.Duration
 	return &kept
 }
 
-// recordProcessState records a fault with the effect Halts for a process that ends, until it starts again. It
-// does so whichever fault ended the process.
+// recordProcessState records a fault with the effect Halts for a process that ends, whatever ended it, until it starts
+// again.
 func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
 	if !p.Edge {
 		w.hubs[p.Name] = true
@@ -74,7 +74,7 @@ func (w *activeFaults) recordProcessState(p *Process, now time.Duration) {
 	w.recordNamedFault(name, &Fault{Targets: []string{p.Name}, Effects: []Effect{Halts}, End: starts}, now)
 }
 
-// hasBeenRewound reports whether hubs were ever put back to an older copy.
+// hasBeenRewound reports whether hubs were ever restored from an older copy.
 func (w *activeFaults) hasBeenRewound() bool {
 	for _, effects := range w.begun {
 		if _, ok := effects[Rewinds]; ok {
@@ -84,10 +84,10 @@ func (w *activeFaults) hasBeenRewound() bool {
 	return false
 }
 
-// hasRewindEffect reports whether a fault puts hubs back to an older copy. It is false for nil.
+// hasRewindEffect reports whether a fault restores hubs from an older copy. It is false for nil.
 func (f *Fault) hasRewindEffect() bool { return f != nil && slices.Contains(f.Effects, Rewinds) }
 
-// isRewindActive reports whether hubs are being put back to an older copy at present.
+// isRewindActive reports whether hubs are being restored from an older copy now.
 func (w *activeFaults) isRewindActive() bool {
 	for _, f := range w.active {
 		if f.hasRewindEffect() {
@@ -115,8 +115,8 @@ func (w *activeFaults) hasFaultNow(who string, effects ...Effect) bool {
 	return false
 }
 
-// lastFaultTime returns when a fault with one of these effects (none given: any) last held on a member: now,
-// where one is active, else the end of the last one. ok is false where there was none.
+// lastFaultTime returns when a fault with one of these effects (none given: any) last held on a member: now if one is
+// active, else the end of the last one. ok is false if there was none.
 func (w *activeFaults) lastFaultTime(now time.Duration, who string, effects ...Effect) (at time.Duration, ok bool) {
 	if w.hasFaultNow(who, effects...) {
 		return now, true

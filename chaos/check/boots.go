@@ -24,8 +24,8 @@ func newBoots() checker {
 	return checker{state: t, agent: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
 }
 
-// recordBoot expects a restart of each task that vanished with the machine, when the edge's agent starts. When
-// the agent ends it drops these: the next start expects them again.
+// recordBoot expects, when an edge's agent starts, a restart of each task that vanished with the machine. When the
+// agent ends it drops them: the next start expects them again.
 func (t *boots) recordBoot(s *runContext, p *Process) {
 	if p.What != ProcessStart {
 		t.expected = slices.DeleteFunc(t.expected, func(b expectedRestart) bool { return b.m.name == p.Name })
@@ -81,8 +81,7 @@ func (t *boots) judgeOverdueRestarts(s *runContext) {
 	t.expected = left
 }
 
-// startDelay returns how long a simulated task takes to start, by start_delay in its configuration; 0: none, or
-// the task is not known.
+// startDelay returns how long a simulated task takes to start, by its start_delay, or 0 for an unknown task.
 func startDelay(f *allocFact, name string) time.Duration {
 	if f == nil || f.group == nil || f.group.Task(name) == nil {
 		return 0
@@ -95,9 +94,9 @@ func startDelay(f *allocFact, name string) time.Duration {
 	return d
 }
 
-// isRestartExcused reports whether a task that ran when its machine went down need not run again: it was to
-// stop, its allocation failed, somebody on site stopped it, or a fault excuses it. A stop by stop_on_client_after that began goes on even
-// where a hub answers again.
+// isRestartExcused reports whether a task that ran when its machine went down need not run again: it had to stop, its
+// allocation failed, it is held on site, or a fault excuses it. A stop by stop_on_client_after continues even if a hub
+// answers again.
 func (t *boots) isRestartExcused(s *runContext, b expectedRestart, down time.Duration) bool {
 	f := s.registry.allocs[b.key.Alloc]
 	if f == nil || f.stopped > 0 && f.stopped <= b.m.latestHubContact(s) || f.alloc.ClientStatus == fleet.ClientFailed || s.holdOf(b.m.name, f) != nil {

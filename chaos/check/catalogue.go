@@ -6,10 +6,10 @@ import (
 	"skerry/fleet"
 )
 
-// catalogue checks each hub's catalogue of services: its index grows with each change, so that those who follow
-// it notice, and it names no allocation that has ended.
+// catalogue checks each hub's service catalogue: its index grows with each change, so that followers notice, and it
+// lists no ended allocation.
 type catalogue struct {
-	last map[string]Catalogue // by the hub's name: the catalogue that was seen last
+	last map[string]Catalogue // by hub name: the last observed catalogue
 }
 
 // newCatalogue returns the checker of the service catalogues.

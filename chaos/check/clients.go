@@ -14,16 +14,16 @@ import (
 // read saw is the first state of the next piece.
 type clients struct {
 	jobs map[fleet.JobID]*jobOperations
-	// rewound is when the hubs were last put back to an older copy; operations called before it are ignored.
+	// rewound is when the hubs were last restored from an older copy. Operations called before it are ignored.
 	rewound time.Duration
-	wild    bool // a job that is new here may have any state
+	wild    bool // a job that appears may have any state
 }
 
 // jobOperations is the piece of one job's history that is not judged yet.
 type jobOperations struct {
 	first jobState      // before ops
 	ops   []call        // in the order of their return
-	from  time.Duration // an operation that was called before belongs to an earlier piece
+	from  time.Duration // an operation called earlier belongs to an earlier piece
 	last  time.Duration // when the newest operation was recorded
 }
 
@@ -37,14 +37,14 @@ type call struct {
 const forever time.Duration = math.MaxInt64
 
 const (
-	// pieceOps is the number of operations from which on a piece is ended where this is possible.
+	// pieceOps is the length from which on a piece is ended as soon as possible.
 	pieceOps = 48
-	// maxPiece bounds a piece. One that cannot be ended before counts as undecided.
+	// maxPiece bounds a piece. One that cannot be ended earlier counts as undecided.
 	maxPiece = 2000
 	// longestCall bounds how long an operation takes. A piece ends before operations that
 	// others may still overlap.
 	longestCall = 2 * time.Minute
-	// forgottenCall is for how long an operation of unknown outcome may take effect.
+	// forgottenCall is the time during which an operation of unknown outcome may take effect.
 	forgottenCall = time.Hour
 	// shownOps bounds the operations that a violation shows.
 	shownOps = 24
@@ -56,7 +56,7 @@ func newClients() checker {
 	return checker{state: t, operation: t.recordOperation, rewind: t.forgetOperations, tick: t.forgetQuietJobs, finish: t.judgeAllOperations}
 }
 
-// forgetOperations starts new pieces in an unknown state: the hubs were put back, and writes may be gone.
+// forgetOperations starts new pieces in an unknown state, because the restored hubs may have lost writes.
 func (t *clients) forgetOperations(s *runContext) {
 	for _, j := range t.jobs {
 		j.restartFromUnknown(s.now)
@@ -84,7 +84,7 @@ func (t *clients) recordOperation(s *runContext, o *Observation) {
 		s.verdicts[Linearizable].Undecided++
 		j.restartFromUnknown(s.now)
 	}
-	if op.Call < j.from { // it may have taken place before, or not
+	if op.Call < j.from { // it may have taken effect before the piece
 		if op.Does == OpRead {
 			return
 		}
@@ -112,8 +112,8 @@ func (j *jobOperations) pendingWrites(n int, now time.Duration) (ops []call) {
 	return ops
 }
 
-// judgeFinishedOps judges the operations up to the last isolated read, removes them, and takes what that read
-// saw as the first state of the rest. It does nothing while these are fewer than half of pieceOps.
+// judgeFinishedOps judges and removes the operations up to the last isolated read. The state that this read saw
+// becomes the first state of the rest. It does nothing for fewer than half of pieceOps.
 func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
 	n := j.isolatedPrefixLen(s.now - longestCall)
 	if n < pieceOps/2 {
@@ -128,8 +128,8 @@ func (j *jobOperations) judgeFinishedOps(s *runContext, id fleet.JobID) {
 	j.ops = append(j.pendingWrites(n, s.now), j.ops[n:]...)
 }
 
-// isolatedPrefixLen returns the number of operations up to and with the last read that was answered before a
-// time and that no other operation overlapped; 0: there is none.
+// isolatedPrefixLen returns the number of operations up to and with the last read that was answered before a given
+// time and overlaps no other operation, or 0.
 func (j *jobOperations) isolatedPrefixLen(before time.Duration) int {
 	for n := len(j.ops); n > 0; n-- {
 		op := &j.ops[n-1]
@@ -153,14 +153,13 @@ func (j *jobOperations) hasNoOverlap(i int) bool {
 	return true
 }
 
-// hasReadTag reports whether a read among the first n operations saw a tag. The registration of this tag then
-// took place.
+// hasReadTag reports whether a read among the first n operations saw a tag, so its registration took effect.
 func (j *jobOperations) hasReadTag(tag string, n int) bool {
 	return tag != "" && slices.ContainsFunc(j.ops[:n], func(op call) bool { return op.Does == OpRead && op.Tag == tag })
 }
 
-// checkLinearizable judges the first n operations and reports whether they are legal. It records a violation
-// where they are not, and counts a search that was given up as undecided.
+// checkLinearizable judges the first n operations and reports whether they are legal. It records a violation if they
+// are not, and counts an abandoned search as undecided.
 func (j *jobOperations) checkLinearizable(s *runContext, id fleet.JobID, n int) bool {
 	part := j.ops[:n]
 	s.countJudgement(Linearizable)

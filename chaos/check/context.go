@@ -14,8 +14,8 @@ const keptViolations = 20
 // forgetEvery is the interval at which the registry drops ended allocations and stopped jobs.
 const forgetEvery = 5 * time.Minute
 
-// runContext is the state that all checkers of one Monitor share: what is known of the fleet and its faults,
-// and the violations found. The Monitor's lock guards it.
+// runContext is the state that all checkers of one Monitor share: the knowledge about the fleet and its faults, and
+// the violations found. The Monitor's lock guards it.
 type runContext struct {
 	limits       Limits
 	now          time.Duration // newest observation
@@ -30,10 +30,10 @@ type runContext struct {
 	tally        map[Branch]uint64 // how often branches were reached
 	term         uint64
 	led          time.Duration                    // when this term was first seen: a new leader restarts all deadlines
-	newRows      []nodeRows                       // rows that the observation applied for the first time
+	newRows      []nodeRows                       // rows that the present observation applies for the first time
 	applied      recent[entryName, time.Duration] // when entries were applied first
 	requests     []asked                          // of the last keptRequests
-	holds        map[siteName]*siteHold           // what people on site stopped
+	holds        map[siteName]*siteHold           // stops on site that hold, by edge and name
 	decided      time.Duration                    // when the observed entry was applied first; now, unless it is applied again
 
 	found    []Violation
@@ -54,7 +54,7 @@ func newRunContext(limits Limits) *runContext {
 func (s *runContext) learnObservation(o *Observation) {
 	s.now = max(s.now, o.At)
 	s.decided = s.now
-	if s.faults.isRewindActive() { // what hubs show is between two pasts
+	if s.faults.isRewindActive() { // hubs show a mix of two pasts
 		o.Applied, o.Hub = nil, nil
 	}
 	switch {
@@ -83,8 +83,7 @@ func (s *runContext) learnObservation(o *Observation) {
 	s.machines.updateMachines(s, o)
 }
 
-// learnTerm records a leadership term that is newer than the known one, and the time. It counts
-// BranchLeaderChanged but for the first term.
+// learnTerm records a newer leadership term and its time. It counts BranchLeaderChanged except for the first term.
 func (s *runContext) learnTerm(term uint64) {
 	if term <= s.term {
 		return
@@ -101,7 +100,7 @@ type asked struct {
 	at time.Duration
 }
 
-// keptRequests is for how long a request of a person explains a stop.
+// keptRequests is the time during which a person's request explains a stop.
 const keptRequests = 10 * time.Minute
 
 // hasRequest reports whether of is true for a request of the last keptRequests.
@@ -120,7 +119,7 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 		o.Applied = &told
 		return
 	}
-	if s.effectsIndex == 0 { // hubs that were put back show what they have before it, each of another age
+	if s.effectsIndex == 0 { // restored hubs show older states first, each of a different age
 		s.registry.markAllocsStale()
 	}
 	s.effectsIndex, s.entries = o.Applied.Index, true
@@ -178,8 +177,8 @@ type entryName struct {
 // keptApplied bounds how many entries firstAppliedAt remembers. The oldest are dropped.
 const keptApplied = 4 * keptEntries
 
-// firstAppliedAt returns when an entry was applied first, and records now for a new one. Hubs that were rewound
-// apply the entries of their copy again, all within a moment and long after they were decided.
+// firstAppliedAt returns when an entry was applied first, and records now for a new one. Rewound hubs apply the
+// entries of their copy again, all within a moment and long after the decisions.
 func (s *runContext) firstAppliedAt(a *Applied) time.Duration {
 	e := entryName{a.Index, a.Term, a.Command}
 	if _, again := s.applied.known[e]; !again {
@@ -200,8 +199,8 @@ func newRecent[K comparable, V any](most int) recent[K, V] {
 	return recent[K, V]{most: most, known: map[K]V{}}
 }
 
-// addEntry sets the value of a key, and drops the oldest key where there are too many. A key that is set again
-// keeps its age.
+// addEntry sets the value of a key, and drops the oldest key if there are too many. A key that is set again keeps its
+// age.
 func (r *recent[K, V]) addEntry(key K, value V) {
 	if _, again := r.known[key]; !again {
 		r.order = append(r.order, key)

@@ -6,9 +6,9 @@ import (
 	"skerry/fleet"
 )
 
-// deadlines checks heartbeat deadlines. No node is taken for disconnected or down before its edge was silent
-// for the TTL. The node of an agent that has been down for long enough is neither ready nor initializing: each
-// session has a deadline, also one without a heartbeat.
+// deadlines checks heartbeat deadlines. No node becomes disconnected or down before its edge was silent for the TTL.
+// The node of an agent that has been down long enough is neither ready nor initializing: each session has a deadline,
+// even without a heartbeat.
 type deadlines struct {
 	told map[fleet.NodeID]bool // nodes that were reported in the present silence
 }
@@ -19,15 +19,15 @@ func newDeadlines() checker {
 	return checker{state: t, entry: t.judgeMissedDeadlines, tick: t.judgeSilentNodes}
 }
 
-// hubsAlone is for how long before a missed deadline a fault of links or hubs' disks excuses it: an edge may
-// have had answers from a hub that could not reach the leader.
+// hubsAlone is the time before a missed deadline in which a fault of links or hubs' disks excuses it: a hub that could
+// not reach the leader may have answered the edge.
 const hubsAlone = 2 * time.Minute
 
 // judgeMissedDeadlines reports nodes that an entry makes disconnected or down earlier than a TTL after the last
 // answered heartbeat. Entries that are applied again are not judged.
 func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
 	if s.decided < s.now {
-		return // applied again: it was judged when it was applied first
+		return // the entry was judged when it was applied first
 	}
 	for _, moved := range a.Effects.Moved {
 		m := s.machineOf(moved.Node)
@@ -44,13 +44,12 @@ func (t *deadlines) judgeMissedDeadlines(s *runContext, a *Applied) {
 	}
 }
 
-// noticing bounds the time that a leader needs, after the TTL, to act on a missed deadline: the grace, the
-// interval at which deadlines are polled, and commands that are repeated.
+// noticing bounds the time in which a leader must act on a missed deadline after the TTL: the grace, the polling
+// interval, and repeated commands.
 const noticing = time.Minute
 
-// judgeSilentNodes reports nodes that are still ready or initializing though their agent has been down for too
-// long. Edges without a link are not judged: a hub may get heartbeats whose answers are lost. Nor are times in
-// which hubs had faults.
+// judgeSilentNodes reports nodes that are still ready or initializing although their agent has been down too long. It
+// skips edges without a link, because a hub may get heartbeats whose answers are lost, and times with faults of hubs.
 func (t *deadlines) judgeSilentNodes(s *runContext) {
 	bound := 2*s.limits.LongestTTL + noticing + 2*s.limits.Slack
 	for _, m := range s.machines.by {

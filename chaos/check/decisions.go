@@ -21,7 +21,7 @@ type decisions struct {
 	excused recent[string, bool]
 }
 
-// conclusion is the status of an allocation that hubs decided on last.
+// conclusion is the last status of an allocation that hubs decided.
 type conclusion struct {
 	client       string
 	states       int           // how many AllocStates it has
@@ -29,16 +29,16 @@ type conclusion struct {
 	unknown      time.Duration // since when it is unknown
 	reconnecting bool          // its node is back, and the hubs have not settled it
 	seen         time.Duration // when it was observed last
-	// absences has, for each time (UnixNano) at which hubs recorded it as unknown, when this was first observed.
-	// Hubs that were put back to an older copy show the same times again.
+	// absences maps the times (UnixNano) at which hubs recorded the allocation as unknown to their first observation.
+	// Hubs that were restored from an older copy show the same times again.
 	absences map[int64]time.Duration
 }
 
 // keptAbsences bounds how many absences of an allocation are remembered. At the bound all are dropped.
 const keptAbsences = 100
 
-// recordUnknownSince records that an allocation became unknown at now, or earlier where the same absence was
-// observed before.
+// recordUnknownSince records that an allocation became unknown now, or earlier if the same absence was observed
+// before.
 func (c *conclusion) recordUnknownSince(a *fleet.Alloc, now time.Duration) {
 	said := a.LastUnknown().UnixNano()
 	first, again := c.absences[said]
@@ -71,8 +71,7 @@ func (t *decisions) judgeHubDecisions(s *runContext, h *Hub) {
 	s.countJudgement(NoOvercommit)
 }
 
-// forgetDecisions drops what hubs may have in an older version after they were put back to a copy. It keeps the
-// absences.
+// forgetDecisions drops facts that restored hubs may have in an older version. It keeps the absences.
 func (t *decisions) forgetDecisions(*runContext) {
 	for _, c := range t.status {
 		*c = conclusion{seen: c.seen, absences: c.absences}
@@ -143,8 +142,8 @@ func (t *decisions) judgeLoads(s *runContext, a *Applied) {
 	}
 }
 
-// judgeUnknownOnReady reports allocations that a plan leaves unknown on a node that is ready. Such a plan was made
-// before the node came back, and is too late.
+// judgeUnknownOnReady reports allocations that a plan leaves unknown on a ready node. Such a plan was made before the
+// node came back, and must be refused.
 func (t *decisions) judgeUnknownOnReady(s *runContext, a *Applied) {
 	ready := map[fleet.NodeID]string{}
 	for i := range a.Effects.Nodes {
@@ -161,9 +160,8 @@ func (t *decisions) judgeUnknownOnReady(s *runContext, a *Applied) {
 	}
 }
 
-// canRunEndedTasks reports whether an edge may run allocations that had ended: its journal was damaged within
-// the last Limits.Heal, and lost their end. They occupy the node until a hub sends the desired state again; no
-// plan placed them.
+// canRunEndedTasks reports whether an edge may run allocations that had ended: damage to its journal within the last
+// Limits.Heal lost their end. They occupy the node until a hub sends the desired state again; no plan placed them.
 func (s *runContext) canRunEndedTasks(edge string) bool {
 	m := s.machines.by[edge]
 	return m != nil && m.hasDamageSince(s.now-s.limits.Heal)
@@ -196,7 +194,7 @@ func (t *decisions) judgeEvaluations(s *runContext, a *Applied) {
 	}
 }
 
-// stillReplays reports whether an entry opens a session of a node, or applies rows of it, and leaves the node
+// stillReplays reports whether an entry opens a session of a node or applies its rows, and leaves the node
 // initializing.
 func stillReplays(e *Effects, id fleet.NodeID) bool {
 	if e.Opened != nil && e.Opened.Node == id {
@@ -207,8 +205,8 @@ func stillReplays(e *Effects, id fleet.NodeID) bool {
 	})
 }
 
-// jobsWithEndedAllocs returns the jobs of which an entry's rows leave an allocation complete or failed. It returns
-// nil where the job of one of the allocations is not known.
+// jobsWithEndedAllocs returns the jobs of which an entry's rows leave an allocation complete or failed. It returns nil
+// if the job of an allocation is unknown.
 func jobsWithEndedAllocs(s *runContext, e *Effects) map[fleet.JobID]bool {
 	last := map[fleet.AllocID]string{}
 	for _, b := range e.Batches {
@@ -240,8 +238,8 @@ func (t *decisions) judgeAllocs(s *runContext, allocs []fleet.Alloc) {
 	t.judgeNameIndexes(s, allocs)
 }
 
-// judgeAllocStates judges the states that were added to an allocation since it was seen last: none comes twice
-// in a row, and it is not lost before its window is over. An older view than the last one is ignored.
+// judgeAllocStates judges the states that were added to an allocation since its last observation: none is repeated,
+// and the allocation is not lost before its window is over. It ignores a view older than the last one.
 func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	c := ensure(t.status, a.ID)
 	c.seen = s.now
@@ -265,7 +263,7 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	switch {
 	case a.ClientStatus == fleet.ClientUnknown && (c.client != fleet.ClientUnknown || grew):
 		since := s.decided
-		if gone, ok := t.gone[a.NodeID]; ok { // the plan says so a little later
+		if gone, ok := t.gone[a.NodeID]; ok { // the plan records it a little later
 			since = min(since, gone)
 		}
 		c.recordUnknownSince(a, since)
@@ -280,9 +278,8 @@ func (t *decisions) judgeAllocStates(s *runContext, a *fleet.Alloc) {
 	c.client, c.states, c.reconnecting = a.ClientStatus, len(a.AllocStates), due
 }
 
-// mayBeLostAgain reports whether an allocation may be lost twice in a row: its edge's journal was damaged since
-// then, so that the edge may have run the allocation again. What was excused stays so when rewound hubs apply
-// it again.
+// mayBeLostAgain reports whether an allocation may be lost twice in a row: its edge's journal was damaged since then,
+// so the edge may have run the allocation again. An excuse stays valid when rewound hubs apply the entry again.
 func (t *decisions) mayBeLostAgain(s *runContext, a *fleet.Alloc, then time.Duration) bool {
 	key := string(a.ID) + ": " + formatStates(a)
 	if m := s.machineOf(a.NodeID); m != nil && m.hasDamageSince(then) {
@@ -291,7 +288,7 @@ func (t *decisions) mayBeLostAgain(s *runContext, a *fleet.Alloc, then time.Dura
 	return t.excused.known[key]
 }
 
-// formatStates lists an allocation's formatStates with their times, for people.
+// formatStates lists an allocation's states with their times, for people.
 func formatStates(a *fleet.Alloc) string {
 	var parts []string
 	for _, st := range a.AllocStates {
@@ -300,8 +297,8 @@ func formatStates(a *fleet.Alloc) string {
 	return strings.Join(parts, ", ")
 }
 
-// judgeLostAfter reports an allocation that became lost before its lost_after was over. One that was to stop has no
-// such window: it is lost with its node.
+// judgeLostAfter reports an allocation that became lost sooner than lost_after after it became unknown (c.unknown). A
+// stopped allocation is skipped: it becomes lost together with its node.
 func (t *decisions) judgeLostAfter(s *runContext, a *fleet.Alloc, c *conclusion) {
 	s.countBranch(BranchLostAfterWindow)
 	f := s.registry.allocs[a.ID]
@@ -315,8 +312,7 @@ func (t *decisions) judgeLostAfter(s *runContext, a *fleet.Alloc, c *conclusion)
 	}
 }
 
-// recordReconnectOutcome counts whether a reconnected allocation that had a replacement was kept, or its
-// replacement was.
+// recordReconnectOutcome counts whether a reconnected allocation or its replacement was kept, if it had a replacement.
 func (t *decisions) recordReconnectOutcome(s *runContext, a *fleet.Alloc) {
 	replaced := false
 	for _, f := range s.registry.allocs {
@@ -330,8 +326,8 @@ func (t *decisions) recordReconnectOutcome(s *runContext, a *fleet.Alloc) {
 	}
 }
 
-// judgeNameIndexes judges the name indexes of these allocations, each once: at most one allocation has each,
-// besides those that are unknown, not settled after a reconnect, or canaries.
+// judgeNameIndexes judges each name index of these allocations once: at most one allocation has it, besides unknown
+// ones, reconnected ones that are not settled, and canaries.
 func (t *decisions) judgeNameIndexes(s *runContext, allocs []fleet.Alloc) {
 	looked := map[string]bool{}
 	for i := range allocs {
@@ -371,12 +367,12 @@ func (t *decisions) judgeNameIndex(s *runContext, name string, ids []fleet.Alloc
 		}
 	}
 	if len(holders) > 1 {
-		t.reportOnce(s, OncePerDisconnect, name, evidence, strings.Join(holders, " and ")+" have one place")
+		t.reportOnce(s, OncePerDisconnect, name, evidence, strings.Join(holders, " and ")+" have the same name index")
 	}
 }
 
-// isNonTerminal reports whether an allocation is to run and has not ended, by the newest record of hubs and by
-// the rows of its edge.
+// isNonTerminal reports whether an allocation is desired and has not ended, by the newest record of hubs and by the
+// rows of its edge.
 func (f *allocFact) isNonTerminal() bool { return !f.alloc.Terminal() && !f.ended }
 
 // forgetOldConclusions drops allocations that no hub or plan has shown for longer than keptAllocs.

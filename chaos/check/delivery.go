@@ -25,23 +25,23 @@ type delivery struct {
 type journalFact struct {
 	node         fleet.NodeID
 	last         fleet.Seq     // the newest row
-	acknowledged fleet.Seq     // the newest row that the agent takes for acknowledged
+	acknowledged fleet.Seq     // the newest row that the agent counts as acknowledged
 	dropped      uint64        // rows that were dropped at the journal's bound
 	agentSince   int64         // when the agent that gave the last answer was started
 	connected    time.Duration // since when the edge has a session; -1: it has none
-	// behind says that the hubs were put back to an older copy, and have not yet applied again
-	// all rows that they had acknowledged.
+	// behind says that the hubs were restored from an older copy, and have not yet applied again all rows that they
+	// had acknowledged.
 	behind bool
 	rows   map[fleet.Seq]rowFact
 }
 
 // rowFact is a journaled row that was not observed to be applied.
 type rowFact struct {
-	row fleet.Transition // see lean
+	row fleet.Transition // see leanRow
 	at  time.Duration    // when it was observed first
 }
 
-// keptRows bounds how many rows of one edge are remembered; the oldest go.
+// keptRows bounds the remembered rows of one edge; the oldest are dropped.
 const keptRows = 200_000
 
 // newDelivery returns the checker that compares journals with applied rows.
@@ -80,8 +80,8 @@ func (t *delivery) journalFactOf(name string) *journalFact {
 // loses them when it ends.
 func (f *journalFact) resetProcessMemory() { f.acknowledged, f.connected = 0, -1 }
 
-// forgetAfterFault drops facts that a fault makes invalid: the rows of edges whose files it damages, and after
-// a rewind the rows that were applied.
+// forgetAfterFault drops facts that a fault invalidates: the rows of edges whose files it damages, and after a rewind
+// the applied rows.
 func (t *delivery) forgetAfterFault(_ *runContext, f *Fault) {
 	for name, edge := range t.edges {
 		if f.hasEffectOn(name, []Effect{Damages}) {
@@ -144,8 +144,8 @@ func (f *journalFact) recordLinkState(now time.Duration, l *Link) {
 	}
 }
 
-// judgeAcknowledgedRow reports an acknowledged row that goes back, or that no entry has applied. Where no
-// entries are observed it takes acknowledged rows for applied.
+// judgeAcknowledgedRow reports an acknowledged number that goes back, or that no entry has applied. If no entries are
+// observed, acknowledged rows count as applied.
 func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFact, j *Journal) {
 	s.countJudgement(AcknowledgedSurvives)
 	s.countJudgement(NeverBack)
@@ -159,7 +159,7 @@ func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFa
 		s.reportViolation(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
 	}
 	f.acknowledged = j.Acknowledged
-	if !s.entries { // nothing else shows that they were applied
+	if !s.entries { // only the acknowledgement shows that they were applied
 		maps.DeleteFunc(f.rows, func(seq fleet.Seq, _ rowFact) bool { return seq <= j.Acknowledged })
 	}
 }
@@ -177,8 +177,8 @@ func (t *delivery) judgeJournalBounds(s *runContext, name string, f *journalFact
 	f.dropped = j.Dropped
 }
 
-// recordJournaledRow adds a journaled row to those that have to be applied, and reports a row that changed in
-// the journal. A row that was applied before is compared with the applied one, and not added.
+// recordJournaledRow adds a journaled row to the rows that must be applied, and reports a row that changed in the
+// journal. A row that is applied already is compared with the applied one instead.
 func (t *delivery) recordJournaledRow(s *runContext, name string, f *journalFact, row *fleet.Transition) {
 	s.countJudgement(ExactlyOnce)
 	if held, ok := f.rows[row.Seq]; ok && !sameRow(held.row, *row) {
@@ -255,8 +255,7 @@ func (t *delivery) judgeAppliedRows(s *runContext, k nodeRows) {
 // keptEarly bounds how many applied rows of a node are kept until its journal is observed.
 const keptEarly = 20_000
 
-// keepEarly keeps an applied row until it is observed in the journal, and drops the one that is keptEarly rows
-// older.
+// keepEarly keeps an applied row until its journal shows it, and drops the row that is keptEarly rows older.
 func (t *delivery) keepEarly(node fleet.NodeID, row *fleet.Transition) {
 	if t.early[node] == nil {
 		t.early[node] = map[fleet.Seq]fleet.Transition{}
@@ -265,13 +264,13 @@ func (t *delivery) keepEarly(node fleet.NodeID, row *fleet.Transition) {
 	delete(t.early[node], row.Seq-keptEarly)
 }
 
-// reportAlteredRow records a row that was applied with another content than the journal has.
+// reportAlteredRow reports a row whose applied content differs from the journal.
 func (t *delivery) reportAlteredRow(s *runContext, name string, applied, journaled fleet.Transition) {
 	s.reportViolation(ExactlyOnce, name, "row %d was applied as %s, the journal says %s", applied.Seq, describeRow(applied), describeRow(journaled))
 }
 
-// recordRowOwner records which of the machines with one identity had its row applied: this one journaled it,
-// and the others have another row of its number. It reports a second machine whose rows are applied.
+// recordRowOwner records which of several machines with one identity had its row applied: the one that journaled it,
+// while the others have another row of its number. It reports a second machine whose rows are applied.
 func (t *delivery) recordRowOwner(s *runContext, name string, node fleet.NodeID, seq fleet.Seq) {
 	for other, f := range t.edges {
 		if _, ok := f.rows[seq]; other != name && f.node == node && !ok {
@@ -304,8 +303,8 @@ func (t *delivery) judgeRecordedRows(s *runContext, a *Applied) {
 	}
 }
 
-// rowsOf returns the numbers of the rows that concern the allocation of r. ok is false where the applied rows
-// of its node are not known.
+// rowsOf returns the numbers of the rows about the allocation of r. ok is false if the applied rows of its node are
+// unknown.
 func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	for _, k := range all {
 		ok = ok || k.node == r.Node
@@ -318,8 +317,8 @@ func rowsOf(all []nodeRows, r Recorded) (seqs []fleet.Seq, ok bool) {
 	return seqs, ok
 }
 
-// judgeOverdueRows reports, for each edge, the next row to apply where it waits longer than Limits.Deliver over
-// a link that works.
+// judgeOverdueRows reports, for each edge, the next row to apply if it waits longer than Limits.Deliver over a working
+// link.
 func (t *delivery) judgeOverdueRows(s *runContext) {
 	for name, f := range t.edges {
 		applied, logged := t.applied[f.node]

@@ -60,8 +60,8 @@ func (t *dials) recordDial(s *runContext, d *Dial) {
 	}
 }
 
-// recordSeveredEdges adds the edges that a fault severs to the newest cut, where that is younger than together,
-// else to a new one. A fault without targets severs all edges.
+// recordSeveredEdges adds the edges that a fault severs to the newest cut if that is younger than together, else to a
+// new one. A fault without targets severs all edges.
 func (t *dials) recordSeveredEdges(s *runContext, f *Fault) {
 	targets := f.Targets
 	if len(targets) == 0 {
@@ -105,7 +105,7 @@ func (c *cut) judgeDialPauses(s *runContext) {
 	pauses := map[string][]time.Duration{}
 	for name, times := range c.edges {
 		if s.isClonedMachine(name) || s.faults.hasFaultSince(s.now, c.began, name, Halts, Chokes, Impairs) {
-			continue // a fault changes its pauses
+			continue // a fault changes the pauses of this edge
 		}
 		for i := 1; i < len(times); i++ {
 			pauses[name] = append(pauses[name], times[i]-times[i-1])
@@ -130,8 +130,8 @@ func (c *cut) judgeDialPauses(s *runContext) {
 	}
 }
 
-// comparePauses compares the pauses with index i of all edges. line shows them; apart is true where they differ by
-// more than inStep; enough is false where fewer than cutEdges edges have one.
+// comparePauses compares the pauses with index i of all edges. line shows them. apart is true if they differ by more
+// than inStep. enough is false if fewer than cutEdges edges have one.
 func comparePauses(pauses map[string][]time.Duration, i int) (line string, apart, enough bool) {
 	var all []time.Duration
 	line = fmt.Sprintf("pause %d:", i+1)

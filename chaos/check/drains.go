@@ -6,12 +6,12 @@ import (
 	"skerry/fleet"
 )
 
-// drains checks that a drained node is empty by its drain's deadline, and stays so.
+// drains checks that a drained node is empty by the drain's deadline, and stays empty.
 type drains struct {
 	open map[fleet.NodeID]*draining
 }
 
-// draining is a node with a drain that goes on, or that was emptied and takes no work.
+// draining is a node with an active drain, or one that was emptied and takes no work.
 type draining struct {
 	until      time.Duration // its deadline; 0: none
 	keepSystem bool          // allocations of system jobs may stay
@@ -26,8 +26,8 @@ func newDrains() checker {
 	return checker{state: t, entry: t.recordDrainChanges, rewind: func(*runContext) { clear(t.open) }, tick: t.judgeOverdueDrains}
 }
 
-// drainBound is how long a drain may go on after its deadline without faults, and
-// emptyBound how long allocations may be to run on a node that was emptied.
+// drainBound is how long a drain may last after its deadline without faults. emptyBound is how long allocations may
+// stay desired on an emptied node.
 const (
 	drainBound = 20 * time.Second
 	emptyBound = time.Minute
@@ -55,8 +55,8 @@ func (t *drains) recordDrainChanges(s *runContext, a *Applied) {
 	}
 }
 
-// judgeOverdueDrains reports drains that go on after their deadline, and allocations that are to run on an
-// emptied node.
+// judgeOverdueDrains reports drains that last after their deadline, and allocations that stay desired on an emptied
+// node.
 func (t *drains) judgeOverdueDrains(s *runContext) {
 	for id, d := range t.open {
 		name := s.registry.edgeNameOf(id)
@@ -73,13 +73,13 @@ func (t *drains) judgeOverdueDrains(s *runContext) {
 	}
 }
 
-// judgeDrainedNode reports each allocation that is to run on an emptied node, but for system jobs that the
-// drain lets stay.
+// judgeDrainedNode reports each allocation that is desired on an emptied node, except those of system jobs that the
+// drain keeps.
 func (t *drains) judgeDrainedNode(s *runContext, id fleet.NodeID, d *draining) {
 	for _, alloc := range sorted(s.registry.allocs) {
 		f := s.registry.allocs[alloc]
 		if f.alloc.NodeID == id && !f.stale && f.isNonTerminal() && !(f.system && d.keepSystem) {
-			s.reportViolation(DrainsEnd, s.registry.edgeNameOf(id), "allocation %s (%s) is to run there: it was drained by %s", fleet.Short(alloc), f.alloc.Name, d.since)
+			s.reportViolation(DrainsEnd, s.registry.edgeNameOf(id), "allocation %s (%s) is desired there, although the node was emptied by %s", fleet.Short(alloc), f.alloc.Name, d.since)
 		}
 	}
 }

@@ -6,10 +6,10 @@ import (
 	"skerry/fleet"
 )
 
-// siteName is the name of allocations on one edge. A stop on site holds all of them.
+// siteName is an allocation name on one edge. A stop on site holds all allocations of that name.
 type siteName struct{ edge, name string }
 
-// siteHold is a stop on site that nobody has ended.
+// siteHold is a stop on site that holds.
 type siteHold struct {
 	alloc   fleet.AllocID // the allocation that was stopped
 	job     fleet.JobID
@@ -17,7 +17,7 @@ type siteHold struct {
 	since   time.Duration
 }
 
-// recordSiteRequest keeps the holds as people on site ask for them: from the recorded stop until a start is asked for.
+// recordSiteRequest keeps the holds from the people's requests: from the recorded stop until a start is requested.
 func (s *runContext) recordSiteRequest(r *Request) {
 	key := siteName{r.Edge, r.Name}
 	switch r.What {
@@ -28,7 +28,7 @@ func (s *runContext) recordSiteRequest(r *Request) {
 	}
 }
 
-// holdOf returns the stop on site that keeps an allocation of an edge from running; nil: none does.
+// holdOf returns the hold of an allocation on an edge, or nil.
 func (s *runContext) holdOf(edge string, f *allocFact) *siteHold {
 	if f == nil {
 		return nil
@@ -36,19 +36,19 @@ func (s *runContext) holdOf(edge string, f *allocFact) *siteHold {
 	return s.holds[siteName{edge, f.alloc.Name}]
 }
 
-// isOverruledBy reports whether an allocation's job ends the hold: it is of a newer version, and says so.
+// isOverruledBy reports whether an allocation's job ends the hold: it has a newer version, which overrules the stop.
 func (h *siteHold) isOverruledBy(f *allocFact) bool {
 	return f.alloc.JobVersion > h.version && f.group != nil && f.group.LocalControl != nil &&
 		f.group.LocalControl.Until == fleet.HoldUntilNextVersion
 }
 
-// holds checks what people on site stop: nothing of it runs until somebody there starts it, or a newer version
-// overrules the stop; the hubs hear of it once and replace nothing; and what is started runs again.
+// holds checks stops on site: no task of a held name runs until a start on site, or until a newer version overrules
+// the stop. The hubs learn of a stop once and replace nothing. A started allocation runs again.
 type holds struct {
-	reported map[fleet.AllocID]bool       // allocations of which a hub applied a stop on site, and no start since
-	started  map[siteName]time.Duration   // when the start of a name was recorded, until a task of it runs
+	reported map[fleet.AllocID]bool       // allocations whose stop on site a hub applied, without a start since
+	started  map[siteName]time.Duration   // when the start of a name was requested, until one of its tasks runs
 	booted   map[siteName]time.Duration   // holds whose edge's agent started since, without a link
-	told     map[siteName]map[string]bool // violations of each hold that were reported
+	told     map[siteName]map[string]bool // reported violations of each hold
 }
 
 // newHolds returns the checker of stops on site.
@@ -63,7 +63,7 @@ func newHolds() checker {
 	}
 }
 
-// recordSiteStart expects an allocation to run that somebody on site has started.
+// recordSiteStart expects an allocation to run after its start on site.
 func (t *holds) recordSiteStart(s *runContext, r *Request) {
 	key := siteName{r.Edge, r.Name}
 	switch r.What {
@@ -76,7 +76,7 @@ func (t *holds) recordSiteStart(s *runContext, r *Request) {
 	}
 }
 
-// recordBootUnderHold counts a stop on site that holds while the agent starts again without a link.
+// recordBootUnderHold counts a hold during which the agent starts again without a link.
 func (t *holds) recordBootUnderHold(s *runContext, p *Process) {
 	if p.What != ProcessStart || !s.faults.hasFaultNow(p.Name, Severs) {
 		return
@@ -88,7 +88,7 @@ func (t *holds) recordBootUnderHold(s *runContext, p *Process) {
 	}
 }
 
-// reportHoldOnce reports a violation of a hold, of each kind once.
+// reportHoldOnce reports each kind of violation of a hold once.
 func (t *holds) reportHoldOnce(s *runContext, key siteName, what, format string, args ...any) {
 	if t.told[key] == nil {
 		t.told[key] = map[string]bool{}
@@ -99,7 +99,7 @@ func (t *holds) reportHoldOnce(s *runContext, key siteName, what, format string,
 	}
 }
 
-// judgeStartUnderHold reports a task that starts though somebody on site stopped it.
+// judgeStartUnderHold reports a task that starts although it is held on site.
 func (t *holds) judgeStartUnderHold(s *runContext, o *Task) {
 	f := s.registry.allocs[o.Alloc]
 	if o.What != TaskStarted || f == nil {
@@ -108,7 +108,7 @@ func (t *holds) judgeStartUnderHold(s *runContext, o *Task) {
 	key := siteName{o.Edge, f.alloc.Name}
 	delete(t.started, key)
 	h := s.holds[key]
-	if h == nil || s.now-h.since <= s.limits.Slack { // a start may have been under way
+	if h == nil || s.now-h.since <= s.limits.Slack { // a start may have been in progress
 		return
 	}
 	s.countJudgement(HeldOnSite)
@@ -120,8 +120,8 @@ func (t *holds) judgeStartUnderHold(s *runContext, o *Task) {
 	t.reportHoldOnce(s, key, "start", "task %s starts, though %s was stopped on site at %s and not started since", TaskKey{o.Alloc, o.Task}, key.name, h.since)
 }
 
-// judgeHoldEntry follows which stops on site the hubs have applied. It reports one that they apply twice, and
-// replacements of what is stopped.
+// judgeHoldEntry follows which stops on site the hubs have applied. It reports a stop that they apply twice, and
+// replacements of held allocations.
 func (t *holds) judgeHoldEntry(s *runContext, a *Applied) {
 	for _, k := range s.newRows {
 		for i := range k.rows {
@@ -136,7 +136,7 @@ func (t *holds) judgeHoldEntry(s *runContext, a *Applied) {
 	}
 }
 
-// judgeHoldRow follows a row of an allocation, and reports a stop on site that is reported again.
+// judgeHoldRow processes a row of an allocation, and reports a stop on site that is reported twice.
 func (t *holds) judgeHoldRow(s *runContext, node fleet.NodeID, row *fleet.Transition) {
 	switch {
 	case row.Hold != nil && row.Kind == fleet.TransitionOperator:
@@ -153,8 +153,8 @@ func (t *holds) judgeHoldRow(s *runContext, node fleet.NodeID, row *fleet.Transi
 	}
 }
 
-// judgeHeldReplacement reports a placement in place of an allocation that is stopped on site, unless hubs stopped or
-// moved that before, or the newest version overrules the stop.
+// judgeHeldReplacement reports a placement that replaces a held allocation, unless hubs stopped or moved the
+// allocation before, or the newest version overrules the stop.
 func (t *holds) judgeHeldReplacement(s *runContext, placed *fleet.Alloc, f *allocFact) {
 	old := s.registry.allocs[placed.PreviousAllocation]
 	if old == nil || old.stale || old.alloc.DesiredTransition.Migrate || old.stopped > 0 && old.stopped < s.now || s.decided < s.now {
@@ -170,8 +170,8 @@ func (t *holds) judgeHeldReplacement(s *runContext, placed *fleet.Alloc, f *allo
 		fleet.Short(placed.ID), fleet.Short(old.alloc.ID), old.alloc.Name, h.since)
 }
 
-// judgeShownHolds reports allocations that a hub still shows as not stopped long after they were stopped on site, or
-// as stopped long after they were started.
+// judgeShownHolds reports allocations that a hub shows as not held long after a stop on site, or as held long after a
+// start.
 func (t *holds) judgeShownHolds(s *runContext, hub *Hub) {
 	for i := range hub.Allocs {
 		a := &hub.Allocs[i]
@@ -196,7 +196,7 @@ func (t *holds) judgeHolds(s *runContext) {
 		m := s.machines.ensureMachine(key.edge)
 		f := s.registry.allocs[h.alloc]
 		switch {
-		case m.hasDamageSince(h.since) || s.isClonedMachine(key.edge): // the stop may be lost
+		case m.hasDamageSince(h.since) || s.isClonedMachine(key.edge): // the record of the stop may be lost
 			delete(s.holds, key)
 		case f != nil:
 			t.judgeHeldTasks(s, m, key, h, f)
@@ -207,7 +207,7 @@ func (t *holds) judgeHolds(s *runContext) {
 	}
 }
 
-// judgeHeldTasks reports a task that goes on long after its allocation was stopped on site. It counts a hold that
+// judgeHeldTasks reports a task that runs long after the stop on site of its allocation. It counts a hold that
 // outlived a start of its agent without a link.
 func (t *holds) judgeHeldTasks(s *runContext, m *machine, key siteName, h *siteHold, f *allocFact) {
 	for task, truth := range m.tasks {
@@ -220,13 +220,12 @@ func (t *holds) judgeHeldTasks(s *runContext, m *machine, key siteName, h *siteH
 		}
 	}
 	if at, ok := t.booted[key]; ok && at > 0 && s.now-at > s.limits.Start+s.limits.Slack && m.agent >= 0 {
-		t.booted[key] = 0 // counted once
+		t.booted[key] = 0 // it is counted only once
 		s.countBranch(BranchHeldAcrossStart)
 	}
 }
 
-// judgeSiteStart reports, once, an allocation that was started on site and of which no task has run since then, though
-// hubs want it.
+// judgeSiteStart reports, once, an allocation of which no task has run since its start on site, although hubs want it.
 func (t *holds) judgeSiteStart(s *runContext, key siteName, since time.Duration) {
 	m := s.machines.ensureMachine(key.edge)
 	if s.holds[key] != nil || m.hasDamageSince(since) || s.isClonedMachine(key.edge) {

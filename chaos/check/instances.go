@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// instances counts the processes that really run: at most one for a task, and for a job at most as many
-// allocations as it allows once faults have been over for Limits.Heal.
+// instances counts real processes: at most one for a task, and for a job at most as many allocations as it allows once
+// faults have been over for Limits.Heal.
 type instances struct {
 	over map[fleet.JobID]time.Duration // since when more run than are allowed
 	told map[fleet.JobID]bool
@@ -60,7 +60,7 @@ func (t *instances) judgeJobInstances(s *runContext) {
 	}
 }
 
-// runningAllocsByJob describes, for each job, the known allocations of which at least one task really runs.
+// runningAllocsByJob describes, for each job, the known allocations with at least one task that really runs.
 func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 	running := map[fleet.JobID][]string{}
 	seen := map[fleet.AllocID]bool{}
@@ -70,7 +70,7 @@ func (t *instances) runningAllocsByJob(s *runContext) map[fleet.JobID][]string {
 			if truth.live == 0 || f == nil || seen[key.Alloc] {
 				continue
 			}
-			if f.stale { // hubs that were put back to an older copy may not know it
+			if f.stale { // hubs that were restored from an older copy may not know it
 				continue
 			}
 			seen[key.Alloc] = true

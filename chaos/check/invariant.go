@@ -56,37 +56,37 @@ var invariants = [...]struct{ slug, statement string }{
 	HeartbeatFirst:       {"heartbeat-first", "no update without a heartbeat in its session; ready only after history"},
 	AbsenceStopsNothing:  {"absence-stops-nothing", "losing the link alone stops no task"},
 	RebootBringsBack:     {"reboot-brings-back", "a reboot without a link brings the tasks back"},
-	Settled:              {"settled", "once quiet: exactly count running, the same on every hub and in fact"},
-	AcknowledgedSurvives: {"acknowledged-survives", "what was acknowledged survives any minority of hubs dying"},
+	Settled:              {"settled", "once quiet: exactly count allocations run, by every hub's state and in fact"},
+	AcknowledgedSurvives: {"acknowledged-survives", "an acknowledged write survives any minority of hubs dying"},
 	NoOvercommit:         {"no-overcommit", "no plan over-commits a node"},
-	OncePerDisconnect:    {"once-per-disconnect", "each disconnect is replaced for once at most, and settled once"},
-	Bounded:              {"bounded", "an absent hub blocks no runner; what waits for it is bounded, and no status is dropped"},
-	TrustedTime:          {"trusted-time", "no decision goes by an edge's wall clock, and no window by a shorter time"},
-	RefusedAloud:         {"refused-aloud", "what is refused is refused with a code, never in silence"},
-	LegalHistory:         {"legal-history", "each history is a walk that the states allow; disconnect and reconnect alternate"},
-	Sequence:             {"sequence", "each sequence number is applied at most once, and no gap is glued over"},
+	OncePerDisconnect:    {"once-per-disconnect", "each disconnect leads to one replacement at most, and is settled once"},
+	Bounded:              {"bounded", "an absent hub blocks no runner; rows that wait for it are bounded, and no status is dropped"},
+	TrustedTime:          {"trusted-time", "no decision uses an edge's wall clock, and no window ends early"},
+	RefusedAloud:         {"refused-aloud", "every refusal has a code, and none is silent"},
+	LegalHistory:         {"legal-history", "each history has allowed transitions only; disconnect and reconnect alternate"},
+	Sequence:             {"sequence", "each sequence number is applied at most once, and no gap is hidden"},
 	NeverBack:            {"never-back", "the number that the cluster acknowledged never goes back"},
 	Instances:            {"instances", "after healing no more instances run than a job allows, within a bound"},
 	Initializing:         {"initializing", "no connected node stays short of ready beyond its bound"},
 	Linearizable:         {"linearizable", "registering and reading a job is linearizable"},
 	EvaluationsEnd:       {"evaluations-end", "every evaluation ends"},
-	FinalState:           {"final-state", "evaluations come from the state after a replay, one a job, never from what a later row supersedes"},
-	Fencing:              {"fencing", "a newer session fences the older one, and a forked journal is never taken in"},
+	FinalState:           {"final-state", "evaluations come from the state after a replay, one for each job, never from a superseded row"},
+	Fencing:              {"fencing", "a newer session fences the older one, and rows of a forked journal are never applied"},
 	StopDeadline:         {"stop-deadline", "stop_on_client_after stops when it is over, across reboots, and not before"},
-	Jitter:               {"jitter", "edges that lost their link together do not come back in step"},
+	Jitter:               {"jitter", "edges that lost their link together do not reconnect at the same moments"},
 	SameEverywhere:       {"same-everywhere", "the same entry is the same command, with the same result and state, on every hub"},
 	NoLeak:               {"no-leak", "no goroutine, file or memory leaks, however long a run is"},
-	MaxParallel:          {"max-parallel", "no plan takes down what would be more than max_parallel of a group at once"},
-	Canaries:             {"canaries", "no more canaries than asked for, nothing beside them before they are promoted, and by nobody unasked"},
+	MaxParallel:          {"max-parallel", "no plan takes down more than max_parallel allocations of a group at once"},
+	Canaries:             {"canaries", "no more canaries than the job asks for, no other update before their promotion, and no promotion unasked"},
 	SiteBudget:           {"site-budget", "no plan takes down more at a site than max_unavailable_per_site"},
-	Deferred:             {"deferred", "who is away is deferred: no rollout fails for that, nor ends before wait_for says so"},
-	NoneBetween:          {"none-between", "no version between the one that an edge had and the newest is placed"},
-	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, and alone where it asks for that; a dispatch is done once"},
-	DrainsEnd:            {"drains-end", "a drain is over by its deadline, and nothing of the node's is to run there then"},
+	Deferred:             {"deferred", "allocations on absent nodes are deferred: no rollout fails because of them, or ends before wait_for allows it"},
+	NoneBetween:          {"none-between", "an edge gets the newest version, and none between its old one and the newest"},
+	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, without overlap if it prohibits that; a dispatch is done once"},
+	DrainsEnd:            {"drains-end", "a drain ends by its deadline, and no allocation is desired on the node then"},
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},
-	CatalogueTrue:        {"catalogue", "the catalogue of services names nothing that has ended, and tells of each of its changes"},
-	HeldOnSite:           {"held-on-site", "what was stopped on site stays stopped until it is started there, is reported once, and is not replaced"},
+	CatalogueTrue:        {"catalogue", "the catalogue of services lists no ended allocation, and its index grows with each change"},
+	HeldOnSite:           {"held-on-site", "a stop on site holds until a start on site, is reported once, and causes no replacement"},
 }
 
 // All returns all invariants, in the order of their numbers.
@@ -120,7 +120,7 @@ func (i Invariant) Statement() string {
 // String returns the slug.
 func (i Invariant) String() string { return i.Slug() }
 
-// InvariantNamed returns the invariant with a slug; ok is false where none has it.
+// InvariantNamed returns the invariant with a slug. ok is false if there is none.
 func InvariantNamed(slug string) (Invariant, bool) {
 	i := slices.IndexFunc(All(), func(i Invariant) bool { return i.Slug() == slug })
 	return Invariant(i + 1), i >= 0

@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// launches checks that a periodic job is launched once for each time, without overlap where the job prohibits
-// it, and that a dispatch with a token that was used before makes no second child.
+// launches checks that a periodic job is launched once for each time, without overlap if it prohibits that, and that a
+// dispatch with a used token makes no second child.
 type launches struct {
 	children   map[fleet.JobID]time.Duration // when each child was launched
 	terms      map[fleet.JobID]uint64        // the term of each job's last launch
@@ -34,15 +34,14 @@ func newLaunches() checker {
 	return checker{state: t, entry: t.judgeEntryLaunches, rewind: t.forgetLaunches, tick: t.forgetOldLaunches}
 }
 
-// forgetLaunches drops everything: hubs that were put back to an older copy launch again what they launched
-// since.
+// forgetLaunches drops everything, because hubs that were restored from an older copy repeat their later launches.
 func (t *launches) forgetLaunches(*runContext) {
 	clear(t.children)
 	clear(t.terms)
 	clear(t.dispatched)
 }
 
-// judgeEntryLaunches judges the dispatch and the launch of an entry, where it has one.
+// judgeEntryLaunches judges the dispatch and the launch of an entry, if any.
 func (t *launches) judgeEntryLaunches(s *runContext, a *Applied) {
 	if d := a.Effects.Dispatched; d != nil {
 		t.judgeDispatch(s, *d)
@@ -79,8 +78,7 @@ func (t *launches) judgeLaunch(s *runContext, term uint64, l *Launch) {
 	t.children[l.Child], t.terms[l.Job] = s.now, term
 }
 
-// keptLaunches is for how long a launch or a dispatch is remembered. One that is repeated by mistake is
-// repeated soon.
+// keptLaunches is the time for which a launch or a dispatch is remembered. A mistaken repetition comes soon.
 const keptLaunches = 24 * time.Hour
 
 // forgetOldLaunches drops launches and dispatches that are older than keptLaunches.

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// machine is an edge's machine with the tasks that really run on it, as tasks and drivers report them. Checkers
-// compare the fleet's records with it.
+// machine is an edge's machine with its real tasks, as tasks and drivers report them. Checkers compare the fleet's
+// records with it.
 type machine struct {
 	name string
 	node fleet.NodeID
@@ -18,7 +18,7 @@ type machine struct {
 	// on is the time for which the machine has run in all, added up until counted.
 	on      time.Duration
 	counted time.Duration
-	off     bool // it went down, and its agent has not started since
+	off     bool // the machine went down, and its agent has not started since
 	tasks   map[TaskKey]*taskTruth
 
 	looked    time.Duration // when its agent was polled last
@@ -26,11 +26,11 @@ type machine struct {
 	linked    time.Duration // when it was last known to have a session
 	session   uint64        // the newest session that its agent reported
 	opened    uint64        // the newest session that was committed
-	// lastHeartbeat is when a heartbeat was last answered, by the agent's report, and uptimeAtHeartbeat the
-	// longest time for which the machine can have run by then. hasHeartbeat is false before the first.
+	// lastHeartbeat is the agent's report of its last answered heartbeat, and uptimeAtHeartbeat the machine's longest
+	// possible uptime then. hasHeartbeat is false before the first.
 	lastHeartbeat, uptimeAtHeartbeat time.Duration
 	hasHeartbeat                     bool
-	// surely is a time after which a heartbeat was certainly answered, whatever the agent says, and surelyOn the
+	// surely is a time after which a heartbeat was certainly answered, whatever the agent reports, and surelyOn the
 	// machine's uptime then. certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
@@ -43,9 +43,9 @@ type machine struct {
 	mended  time.Duration
 }
 
-// silence is a time without an answered heartbeat that is over.
+// silence is a past period without an answered heartbeat.
 type silence struct {
-	lasted, broken time.Duration // for how long the machine ran in it, and when it ended
+	lasted, broken time.Duration // the machine's uptime in it, and the time of its end
 	began          time.Duration
 	killed         bool // the agent was killed in it
 }
@@ -54,7 +54,7 @@ type silence struct {
 // the longest kill_timeout that runs use (3 min).
 const keptSilences = 4 * time.Minute
 
-// taskTruth is a task as it really is, with what was observed of its processes.
+// taskTruth is the real state of a task, from the observations of its processes.
 type taskTruth struct {
 	live  int           // how many processes it has
 	begun time.Duration // when it was started first
@@ -210,9 +210,8 @@ func (m *machine) pruneEndedTasks(now time.Duration) {
 	}
 }
 
-// recordEdgeView records what the agent reports of its link. A time of an answered heartbeat is believed only
-// where an answer could get through then. A cut just before it does not count: an answer may have been under
-// way.
+// recordEdgeView records the agent's report of its link. It believes a time of an answered heartbeat only if an answer
+// could arrive then. A cut just before that time does not count, because an answer may have been in flight.
 func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	m.updateUptime(s.now)
 	if e.NodeID != "" {
@@ -249,13 +248,12 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	}
 }
 
-// unansweredHeartbeats bounds, in multiples of the TTL, how long ago an edge with a session had its last
-// answer: the next heartbeat is sent a TTL after it, and the session ends when the oldest of three has no
-// answer.
+// unansweredHeartbeats bounds, in multiples of the TTL, the age of the last answer of an edge with a session: the next
+// heartbeat is sent a TTL after it, and the session ends when the oldest of three has no answer.
 const unansweredHeartbeats = 1 + 3
 
-// recordHeartbeatAnswer records that a heartbeat was answered within the last ago. It takes the silence before
-// for one that lasted until now, the longest possible time.
+// recordHeartbeatAnswer records that a heartbeat was answered within the last ago. It assumes the longest possible
+// silence before, one that lasted until now.
 func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
 	m.updateUptime(now)
 	if at := now - ago; !m.certain || at > m.surely {
@@ -286,7 +284,7 @@ func (m *machine) aloneAtMost(now, ago time.Duration) time.Duration {
 	return alone
 }
 
-// killedSince reports whether the agent was killed in a silence that goes on or that ended within the last ago.
+// killedSince reports whether the agent was killed in the present silence, or in one that ended within the last ago.
 // began is when that silence began.
 func (m *machine) killedSince(now, ago time.Duration) (began time.Duration, killed bool) {
 	for _, s := range m.silences {

@@ -84,7 +84,7 @@ type checker struct {
 	finish    func(*runContext, *FleetSnapshot) // once, with the snapshot at the run's end
 }
 
-// callFor calls one of a checker's functions with a part of an observation, where both are there.
+// callFor calls one of a checker's functions with a part of an observation, if both exist.
 func callFor[T any](f func(*runContext, *T), s *runContext, seen *T) {
 	if f != nil && seen != nil {
 		f(s, seen)
@@ -201,9 +201,9 @@ func (m *Monitor) judgeSnapshot(at time.Duration, p FleetSnapshot) {
 	}
 }
 
-// Finish ends the run: it judges what only the end shows, and returns all violations of the run. p is a
-// snapshot of the quiet fleet, zero if the fleet is not quiet: what needs a quiet fleet is then not judged.
-// Only the first call judges.
+// Finish ends the run: it judges facts that only the end shows, and returns all violations. p is a snapshot of the
+// quiet fleet, or zero if the fleet is not quiet; then nothing that needs a quiet fleet is judged. Only the first call
+// judges.
 func (m *Monitor) Finish(at time.Duration, p FleetSnapshot) []Violation {
 	m.mu.Lock()
 	defer m.mu.Unlock()

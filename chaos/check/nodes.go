@@ -14,7 +14,7 @@ type nodes map[fleet.NodeID]*nodeFact
 // applied row since.
 type nodeFact struct {
 	Opened
-	logged bool // an entry set it; else only hubs' views did
+	logged bool // an entry set it, not only hubs' views
 	moved  bool // it missed its deadline since its last session
 
 	// viewed is the newest applied row that any hub showed, and viewedEpoch the epoch of that view.
@@ -96,7 +96,7 @@ func (t nodes) judgeOpenedSession(s *runContext, a *Applied, o *Opened) {
 func (t nodes) judgeBatch(s *runContext, a *Applied, b *Batch) {
 	name := s.registry.edgeNameOf(b.Node)
 	n := ensure(t, b.Node)
-	if !n.logged { // the node's session before is not known
+	if !n.logged { // the node's earlier session is unknown
 		n.logged, n.Epoch, n.Status, n.Applied, n.from = true, b.Epoch, b.Status, b.Applied, b.Applied
 		return
 	}

@@ -6,9 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// Observation is one thing that was seen while a run went on: exactly one of the pointers is set. Callers pass
-// the observations of one goroutine in their order. Those of several goroutines may arrive a little out of
-// order.
+// Observation is one fact that was observed while a run went on. Exactly one of the pointers is set. The observations
+// of one goroutine are passed in order; those of several may arrive a little out of order.
 type Observation struct {
 	At time.Duration // since the run's start, by the run's own clock
 
@@ -89,14 +88,14 @@ type Rollout struct {
 	System                  bool   `json:",omitempty"` // the job runs on each node, and Asked is a percentage
 	MaxParallel, MaxPerSite int    `json:",omitempty"` // 0: no bound
 	Asked, Wanted           int    `json:",omitempty"` // number of canaries, by the job and by the deployment
-	Held                    bool   `json:",omitempty"` // it waits for the promotion of its canaries
+	Held                    bool   `json:",omitempty"` // the rollout waits for the promotion of its canaries
 	Turns                   []Turn `json:",omitempty"` // allocations that the plan takes down for the version
 	Starting                []Part `json:",omitempty"` // started (or given room) by earlier plans, and not known to be healthy
 	Canaries                []Part `json:",omitempty"`
 }
 
-// Turn is an allocation in service that a plan takes down for the newest version. Alloc is its replacement; "":
-// it is stopped first, and the replacement is placed later.
+// Turn is an allocation in service that a plan takes down for the newest version. Alloc is its replacement, or "" if
+// the allocation is stopped first and replaced later.
 type Turn struct {
 	Alloc, Old fleet.AllocID
 	Node       fleet.NodeID `json:",omitempty"` // of Old
@@ -174,7 +173,7 @@ type Drain struct {
 	KeepSystem bool          `json:",omitempty"` // allocations of system jobs stay
 	Over       bool          `json:",omitempty"` // the drain ended, by an operator or by the drainer
 	Emptied    bool          `json:",omitempty"` // the drainer ended the drain
-	Deadlined  bool          `json:",omitempty"` // the drainer ended it since its deadline was over
+	Deadlined  bool          `json:",omitempty"` // the drainer ended it because its deadline was over
 }
 
 // TagMeta is the key of a job's meta that carries the tag of a registration.
@@ -363,13 +362,13 @@ type Operation struct {
 	Stopped bool        `json:",omitempty"`
 }
 
-// Request is a request of a person that ends tasks or promotes canaries: to an edge on site, or to a hub.
+// Request is a person's request that ends tasks or promotes canaries, made to an edge on site or to a hub.
 type Request struct {
 	Edge  string        `json:",omitempty"` // the edge on whose site it was made; "": it was made to a hub
 	Alloc fleet.AllocID `json:",omitempty"` // "": all allocations of Edge
 	What  string        // AskPromote, …, or "drain"
-	Job   fleet.JobID   `json:",omitempty"` // of AskPromote, and of what is asked on site
-	// Name and Version are the allocation's name and the version of its job, of what is asked on site.
+	Job   fleet.JobID   `json:",omitempty"` // for AskPromote and requests on site
+	// Name and Version are the allocation's name and its job's version, for a request on site.
 	Name    string `json:",omitempty"`
 	Version uint64 `json:",omitempty"`
 }
@@ -379,7 +378,7 @@ type Request struct {
 const (
 	AskPromote    = "promote" // a person asks for the promotion of a job's canaries
 	AskRestart    = "restart"
-	AskStop       = "stop" // it shall stay stopped until AskStart
+	AskStop       = "stop" // hold it until AskStart
 	StopRecorded  = "stop recorded"
 	AskStart      = "start"
 	StartRecorded = "start recorded"

@@ -136,9 +136,9 @@ func describeRow(t fleet.Transition) string {
 	return s
 }
 
-// checkUndisturbed checks invariant 3: without a link an edge killed a task only where a person on site or the
-// hub had asked for it, or the group has stop_on_client_after or max_run_duration. It skips allocations that
-// the hub does not know; a Monitor judges these.
+// checkUndisturbed checks invariant 3: without a link, an edge kills a task only if a person on site or the hub asked
+// for it, or the group has stop_on_client_after or max_run_duration. It skips allocations that the hub does not know;
+// a Monitor judges these.
 func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
@@ -184,9 +184,9 @@ func hubOrderedStop(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 // end of a task between two polls.
 const unseenRows = 1
 
-// checkStartedOnce checks that a task was started at most once in each boot since its allocation's first row,
-// plus once for each end by itself and for each action of people on site. Each row that the journal dropped, or removed before it was polled, may
-// have recorded such an end. starts are counted by the tasks themselves.
+// checkStartedOnce checks that a task was started at most once in each boot since its allocation's first row, plus
+// once for each end by itself and for each action on site. Each dropped or unobserved row may have recorded such an
+// end. starts are counted by the tasks themselves.
 func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	boots := map[fleet.BootID]int{}     // the place of each boot in their order
 	placed := map[fleet.AllocID]int{}   // the boot of each allocation's first row
@@ -212,7 +212,7 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 				dropped += unseenRows
 			}
 		}
-		if row.Kind == fleet.TransitionOperator { // somebody on site may have started it again
+		if row.Kind == fleet.TransitionOperator { // an operator on site may have started it again
 			restarts[row.Alloc]++
 		}
 		if row.Alloc == "" || row.Event == nil {
@@ -233,8 +233,8 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	}
 }
 
-// checkCounts checks invariant 5 at one hub: each job in wanted has that many allocations that run or
-// are stopped on site, and no allocation is unknown or waits to be settled after a reconnect.
+// checkCounts checks invariant 5 at one hub: each job in wanted has that many allocations that run or are held on
+// site, and no allocation is unknown or waits to be settled after a reconnect.
 func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	running := map[fleet.JobID]int{}
 	for _, a := range h.Allocs {
@@ -244,7 +244,7 @@ func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 			running[a.JobID]++
 		}
 		if !a.ServerTerminal() && (a.ClientStatus == fleet.ClientUnknown || a.NeedsToReconnect()) {
-			q.addViolation(Settled, "%s: allocation %s is still to be settled (%s)", h.Name, fleet.Short(a.ID), a.ClientStatus)
+			q.addViolation(Settled, "%s: allocation %s is not settled (%s)", h.Name, fleet.Short(a.ID), a.ClientStatus)
 		}
 	}
 	for _, id := range sorted(wanted) {
@@ -254,8 +254,8 @@ func (q *quietJudge) checkCounts(h Hub, wanted map[fleet.JobID]int) {
 	}
 }
 
-// checkProcesses checks invariant 5 against the processes that really run: each task that the hub takes for
-// running has one process on its node, and no other task has any.
+// checkProcesses checks invariant 5 against the real processes: each task that the hub reports as running has one
+// process on its node, and no other task has any.
 func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 	shall := map[TaskKey]fleet.NodeID{}
 	for _, a := range h.Allocs {
@@ -273,7 +273,7 @@ func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 		}
 		for _, k := range sortedTasks(shall) {
 			if shall[k] == e.NodeID && e.Processes[k] == 0 {
-				q.addViolation(Settled, "%s has no process of task %s, which the hub calls running", e.Name, k)
+				q.addViolation(Settled, "%s has no process of task %s, which the hub reports as running", e.Name, k)
 			}
 		}
 	}

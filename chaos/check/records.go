@@ -22,7 +22,7 @@ func (q *quietJudge) checkSessions(h Hub, n fleet.Node) {
 	if n.Status == fleet.NodeReady && n.Applied < n.JournalHead {
 		q.addViolation(HeartbeatFirst, "%s: node %s is ready at row %d, it announced %d", h.Name, n.Name, n.Applied, n.JournalHead)
 	}
-	shut := "" // the event since which no rows are allowed; "": they are
+	shut := "" // the event after which no rows are allowed; "": rows are allowed
 	var epoch fleet.Epoch
 	for _, e := range timeline(h, n.ID) {
 		if e.Side == fleet.SideEdge {
@@ -79,9 +79,8 @@ func (q *quietJudge) checkLegalRows(e Edge) {
 	}
 }
 
-// checkAlternation checks invariant 12 in the events that a hub recorded for each allocation: a node that is
-// disconnected or down is not disconnected again, and only such a node reconnects. Where old events were
-// dropped the first one may be any.
+// checkAlternation checks invariant 12 in the events that a hub recorded for each allocation: an absent node does not
+// disconnect again, and only an absent node reconnects. If old events were dropped, the first one may be any.
 func (q *quietJudge) checkAlternation(h Hub) {
 	for _, id := range sorted(h.AllocHistory) {
 		last := ""
@@ -102,8 +101,7 @@ var partition = map[string]bool{
 	fleet.EventNodeDisconnected: true, fleet.EventNodeDown: true, fleet.EventNodeReconnected: true,
 }
 
-// checkReported checks invariant 1 in its result: for each allocation a hub has the status that the edge
-// journaled last.
+// checkReported checks a result of invariant 1: for each allocation a hub has the last status that the edge journaled.
 func (q *quietJudge) checkReported(h Hub, e Edge) {
 	last := map[fleet.AllocID]fleet.Transition{}
 	for _, row := range e.Rows {
@@ -121,7 +119,7 @@ func (q *quietJudge) checkReported(h Hub, e Edge) {
 	}
 }
 
-// happening identifies a row among all rows of its edge, even after it got another number.
+// happening identifies a row among all rows of its edge, even after its number changed.
 type happening struct {
 	boot  fleet.BootID
 	mono  int64

@@ -37,7 +37,7 @@ func newRefusals() checker {
 // ignored.
 func (t *refusals) recordRefusedBatches(s *runContext, a *Applied) {
 	if s.now-s.decided > s.limits.Slack {
-		return // hubs that were put back to an older copy apply it again: its edge learned of it then
+		return // rewound hubs apply it again: its edge learned of it the first time
 	}
 	if opened := a.Effects.Opened; opened != nil {
 		t.epochs[opened.Node] = opened.Epoch
@@ -54,8 +54,8 @@ func (t *refusals) forgetRefusalsOf(_ *runContext, p *Process) {
 	t.removeRefusals(func(r refusal) bool { return r.m.name == p.Name })
 }
 
-// recordRefusedBatch counts a refusal by its code, and awaits that the edge learns of it, where the batch is of
-// the edge's present session.
+// recordRefusedBatch counts a refusal by its code. It awaits that the edge learns of it if the batch is from the
+// edge's present session.
 func (t *refusals) recordRefusedBatch(s *runContext, index fleet.Index, b Batch) {
 	switch b.Code {
 	case fleet.CodeStaleEpoch:
@@ -67,13 +67,13 @@ func (t *refusals) recordRefusedBatch(s *runContext, index fleet.Index, b Batch)
 	}
 	m := s.machineOf(b.Node)
 	if m == nil || m.connected < 0 || b.Epoch != t.epochs[b.Node] || len(t.open) >= keptRefusals {
-		return // its session is over: nothing is to end
+		return // its session is over already
 	}
 	t.open = append(t.open, refusal{s.now, m, b.Node, b.Code, m.session, index})
 }
 
-// judgeRefusalMessage judges that a refusal has a code, and reports rows that were refused for want of a
-// heartbeat. The edge has then learned of its refusals.
+// judgeRefusalMessage judges that a refusal has a code, and reports rows that were refused because no heartbeat came
+// first. The edge has then learned of its refusals.
 func (t *refusals) judgeRefusalMessage(s *runContext, r *Refused) {
 	s.countJudgement(RefusedAloud)
 	from := r.From

@@ -31,7 +31,7 @@ type allocFact struct {
 	alloc fleet.Alloc // without Job, TaskStates, Metrics
 	group *fleet.TaskGroup
 	first time.Duration // when it was seen first
-	// stopped is when it was first observed that hubs want it stopped; 0: they do not.
+	// stopped is when hubs were first observed to want the allocation stopped; 0: they do not.
 	stopped time.Duration
 	seen    time.Duration // when it was observed last
 	// stale says that the hubs were put back to an older copy since it was observed last.
@@ -51,7 +51,7 @@ func ensure[K comparable, V any](m map[K]*V, key K) *V {
 	return m[key]
 }
 
-// nodeStatuses calls f with each node of which the entry opens a session or applies rows, and the node's status
+// nodeStatuses calls f with each node whose session the entry opens or whose rows it applies, and the node's status
 // after the entry.
 func (e *Effects) nodeStatuses(f func(fleet.NodeID, fleet.NodeStatus)) {
 	if e.Opened != nil {
@@ -80,8 +80,7 @@ func (c *fleetRegistry) edgeNameOf(id fleet.NodeID) string {
 	return fleet.Short(id)
 }
 
-// recordNodeName records the name of the edge that is a node. The first name stays, where several edges use one
-// identity.
+// recordNodeName records the name of a node's edge. If several edges use one identity, the first name stays.
 func (c *fleetRegistry) recordNodeName(id fleet.NodeID, name string) {
 	if c.names[id] == "" && name != "" {
 		c.names[id] = name
@@ -121,8 +120,8 @@ func (c *fleetRegistry) recordHubView(h *Hub, told fleet.Index, now time.Duratio
 	}
 }
 
-// recordAllocation records an allocation, without its job, metrics and task states. It also records its group,
-// whether it is a canary, and when it was first to stop.
+// recordAllocation records an allocation, without its job, metrics and task states. It also records its group, whether
+// it is a canary, and when it first had to stop.
 func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 	f := c.allocs[a.ID]
 	if f == nil {
@@ -162,8 +161,8 @@ func (c *fleetRegistry) recordEndedAllocs(batches []Batch) {
 	}
 }
 
-// acceptOlderViews marks all allocations stale and all jobs unsure, after the hubs were put back to an older
-// copy. Views with older versions are then accepted.
+// acceptOlderViews marks all allocations stale and all jobs unsure, after the hubs were restored from an older copy.
+// Views with older versions are then accepted.
 func (c *fleetRegistry) acceptOlderViews() {
 	c.markAllocsStale()
 	for _, f := range c.jobs {

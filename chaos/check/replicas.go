@@ -15,8 +15,8 @@ type replicas struct {
 	hubs    map[string]fleet.Index // the newest entry of each hub since its start; 0: it has applied none
 	lives   int                    // starts of any hub so far
 
-	// written are registrations that were applied, by job and tag; owed are those that
-	// clients got an answer for and that no hub was seen to apply yet.
+	// written are applied registrations, by job and tag. owed are registrations that clients got an answer for and
+	// that no hub was observed to apply yet.
 	written recent[written, fleet.Index]
 	owed    []owed
 }
@@ -67,7 +67,7 @@ func (t *replicas) recordHubStart(_ *runContext, p *Process) {
 	}
 }
 
-// forgetEntries drops everything: hubs that were put back to an older copy use indexes again.
+// forgetEntries drops everything, because restored hubs use indexes again.
 func (t *replicas) forgetEntries(*runContext) {
 	clear(t.entries)
 	clear(t.hubs)
@@ -110,8 +110,8 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 	}
 }
 
-// recordSnapshotInstall counts BranchSnapshotInstalled where a hub skips entries between from and to that
-// another hub applied.
+// recordSnapshotInstall counts BranchSnapshotInstalled if a hub skips entries between from and to that another hub
+// applied.
 func (t *replicas) recordSnapshotInstall(s *runContext, from, to fleet.Index) {
 	for i := from + 1; i < to && i-from < keptEntries; i++ {
 		if t.ringEntryAt(i).Index == i {
@@ -149,8 +149,8 @@ func (t *replicas) recordRegistrations(a *Applied) {
 	}
 }
 
-// judgeClientWrite records an acknowledged registration as owed, where it was not seen to be applied. It does
-// so only while entries are observed and hubs are not being rewound.
+// judgeClientWrite records an acknowledged registration as owed if it was not observed to be applied. It does so only
+// while entries are observed and hubs are not being rewound.
 func (t *replicas) judgeClientWrite(s *runContext, o *Observation) {
 	op := o.Operation
 	if op.Does != OpRegister || op.Outcome != OutcomeOK || op.Tag == "" || !s.entries || s.faults.isRewindActive() {

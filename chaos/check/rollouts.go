@@ -11,14 +11,14 @@ import (
 	"skerry/fleet"
 )
 
-// rollouts checks updates: how many allocations of a group a plan takes down at once and at a site, the number
-// of canaries, deferred allocations, and that each deployment ends. A node whose status changed just before an
-// entry is not counted: the plan may be based on the older one.
+// rollouts checks updates: how many allocations of a group a plan takes down at once and at a site, the number of
+// canaries, deferred allocations, and that each deployment ends. It ignores a node whose status changed just before an
+// entry: the plan may be based on the older status.
 type rollouts struct {
 	sight    map[fleet.NodeID]time.Duration  // when its status last changed between ready and another one
 	drained  map[fleet.NodeID]time.Duration  // when its last drain ended
-	returned map[fleet.NodeID]time.Duration  // when it became ready after its last absence
-	flagged  map[fleet.AllocID]time.Duration // when an operator or a drain had it stopped
+	returned map[fleet.NodeID]time.Duration  // when the node became ready after its last absence
+	flagged  map[fleet.AllocID]time.Duration // when an operator or a drain asked to stop it
 	newest   map[fleet.JobID]registered
 	asked    map[fleet.JobID]bool // a person asked for a promotion
 	running  map[fleet.DeploymentID]*rolling
@@ -64,8 +64,8 @@ func (t *rollouts) recordPromotionRequest(_ *runContext, r *Request) {
 	}
 }
 
-// forgetVersions drops versions and deployments after the hubs were put back to an older copy, and takes each
-// node's status for changed now.
+// forgetVersions drops versions and deployments after the hubs were restored from an older copy, and treats each
+// node's status as changed now.
 func (t *rollouts) forgetVersions(s *runContext) {
 	clear(t.newest)
 	clear(t.running)
@@ -119,8 +119,8 @@ func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	}
 }
 
-// tookNoWork reports whether a turn may be no part of the rollout. An update stops allocations at once on a
-// node that takes no work, and the node's drain may have ended after the plan was made.
+// tookNoWork reports whether a turn may be no part of the rollout: an update stops allocations at once on a node that
+// takes no work, and the node's drain may have ended after the plan was made.
 func (t *rollouts) tookNoWork(s *runContext, turn Turn) bool {
 	return turn.Alloc == "" && t.endedDrainLately(s, turn.Node)
 }
@@ -131,8 +131,7 @@ func (t *rollouts) endedDrainLately(s *runContext, id fleet.NodeID) bool {
 	return drained && s.now-over < inFlight
 }
 
-// recordNodeReturn records a status of a node with a session: each time counts as a change, but for one that
-// stays ready.
+// recordNodeReturn records the status of a node with a session. It counts as a change unless the node stays ready.
 func (t *rollouts) recordNodeReturn(s *runContext, id fleet.NodeID, status fleet.NodeStatus) {
 	if _, back := t.returned[id]; back && status == fleet.NodeReady {
 		return
@@ -149,12 +148,12 @@ func (t *rollouts) hasChangedLately(s *runContext, id fleet.NodeID) bool {
 	return moved && s.now-at < inFlight
 }
 
-// recordJobVersion records the version of a registration. A job that is stopped, or whose version went back
-// since it was purged, begins anew.
+// recordJobVersion records the version of a registration. A stopped job, or one whose version went back because it was
+// purged, starts over.
 func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 	old := t.newest[j.Job]
 	if j.Stop || old.version >= j.Version {
-		old.before = nil // purged, and begun anew
+		old.before = nil // the job was purged and registered again
 	}
 	if j.Stop {
 		delete(t.newest, j.Job)
@@ -180,8 +179,8 @@ func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n
 	return n
 }
 
-// judgeMaxParallel reports a plan that takes more of a group down than max_parallel allows, with those that
-// start, or any before the canaries are promoted. Flagged allocations and canaries do not count.
+// judgeMaxParallel reports a plan that takes down more allocations of a group than max_parallel allows, including
+// starting ones, or any before the canaries are promoted. Flagged allocations and canaries do not count.
 func (t *rollouts) judgeMaxParallel(s *runContext, r *Rollout) {
 	taken := 0
 	var evidence []string
@@ -206,8 +205,8 @@ func (t *rollouts) judgeMaxParallel(s *runContext, r *Rollout) {
 	}
 }
 
-// judgeSiteBudget reports a plan that takes more of a group out of service at a site than
-// max_unavailable_per_site allows, with those that start there.
+// judgeSiteBudget reports a plan that takes more of a group out of service at a site than max_unavailable_per_site
+// allows, including allocations that are starting there.
 func (t *rollouts) judgeSiteBudget(s *runContext, r *Rollout) {
 	if r.MaxPerSite == 0 {
 		return
@@ -249,8 +248,8 @@ func (t *rollouts) judgeCanaryCount(s *runContext, r *Rollout) {
 	}
 }
 
-// judgeVersionChange reports a placement of a newer version that is not the newest one, unless that was
-// registered within superseded.
+// judgeVersionChange reports a placement of a newer version that is not the newest, unless the newest was registered
+// within superseded.
 func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	last, known := t.newest[a.Job]
 	if !known {
@@ -268,8 +267,8 @@ func (t *rollouts) judgeVersionChange(s *runContext, a Advance) {
 	}
 }
 
-// judgeEndedDeployment reports a deployment that failed at its progress deadline though all that was not
-// healthy was deferred, and judges each group of one that succeeded.
+// judgeEndedDeployment reports a deployment that failed at its progress deadline although all unhealthy allocations
+// were deferred. It judges each group of a successful one.
 func (t *rollouts) judgeEndedDeployment(s *runContext, e *Ended) {
 	delete(t.running, e.Deployment)
 	s.countJudgement(DeploymentsEnd)
@@ -286,7 +285,7 @@ func (t *rollouts) judgeEndedDeployment(s *runContext, e *Ended) {
 	case e.Status == fleet.DeploymentSuccessful && deferred:
 		s.countBranch(BranchFinishedDeferred)
 	case e.Status == fleet.DeploymentFailed && strings.HasPrefix(e.Why, fleet.DescProgressDeadline) && deferred && !stuck:
-		s.reportViolation(Deferred, string(e.Job), "deployment %s failed (%s): all that was not healthy is away", fleet.Short(e.Deployment), e.Why)
+		s.reportViolation(Deferred, string(e.Job), "deployment %s failed (%s), although all unhealthy allocations are on absent nodes", fleet.Short(e.Deployment), e.Why)
 	}
 }
 
@@ -316,8 +315,8 @@ func (t *rollouts) judgeGroupCompletion(s *runContext, e *Ended, g GroupProgress
 	}
 }
 
-// isHeldBack reports whether at least max_unavailable_per_site allocations of a site are on nodes that are not
-// ready, or were not when the plan was made. The other allocations of the site are then deferred.
+// isHeldBack reports whether at least max_unavailable_per_site allocations of a site are on nodes that are not ready,
+// or were not ready when the plan was made. The other allocations of the site are then deferred.
 func (t *rollouts) isHeldBack(s *runContext, g GroupProgress, site string) bool {
 	n := 0
 	for _, away := range g.AwaySites {
@@ -352,8 +351,8 @@ func (t *rollouts) recordDeployments(s *runContext, h *Hub) {
 	}
 }
 
-// progressBound returns the longest progress deadline of a deployment's groups: it may go that long without a
-// change. 0: it has no bound, since it is paused, waits for a promotion or has no deadline.
+// progressBound returns the longest progress deadline of a deployment's groups, which bounds the time without a
+// change. It returns 0 for a deployment without such a bound: it is paused, waits for a promotion, or has no deadline.
 func progressBound(d *fleet.Deployment) time.Duration {
 	if d.Status != fleet.DeploymentRunning || d.RequiresPromotion() && !d.AutoPromotes() {
 		return 0
@@ -374,7 +373,7 @@ func (t *rollouts) judgeStuckDeployments(s *runContext) {
 		s.countJudgement(DeploymentsEnd)
 		if r.bound > 0 && !r.told && s.overdueEverywhere(r.changed, r.bound+s.limits.Heal) {
 			r.told = true
-			s.reportViolation(DeploymentsEnd, string(r.job), "deployment %s goes on, and nothing has come of it since %s", fleet.Short(id), r.changed)
+			s.reportViolation(DeploymentsEnd, string(r.job), "deployment %s is active, but has not changed since %s", fleet.Short(id), r.changed)
 		}
 	}
 	maps.DeleteFunc(t.flagged, func(_ fleet.AllocID, at time.Duration) bool { return s.now-at > keptAllocs })

@@ -8,8 +8,8 @@ import (
 )
 
 // rowsDue compares the starts and ends of tasks with the journals: each has a row within Limits.Runner, with or
-// without a link. If later rows come, the row was dropped; if none come, the runner is blocked. Rows that a
-// journal counts as dropped are excused.
+// without a link. If later rows come, the row was dropped; if none come, the runner is blocked. Rows that a journal
+// counts as dropped are excused.
 type rowsDue struct{ by map[string]*expectedRows }
 
 // expectedRows are the starts and ends of one edge's tasks that have no row yet.
@@ -67,8 +67,7 @@ func (t *rowsDue) recordJournalRows(s *runContext, o *Edge) {
 	}
 }
 
-// forgetEndedBoot drops the events of a machine that goes down: the next boot journals the tasks that it lost
-// as lost.
+// forgetEndedBoot drops the events of a machine that goes down, because the next boot journals its lost tasks.
 func (t *rowsDue) forgetEndedBoot(_ *runContext, p *Process) {
 	if p.What == ProcessReboot || p.What == ProcessPowerCut {
 		ensure(t.by, p.Name).open = nil
@@ -109,7 +108,7 @@ func (h taskEvent) isReportedBy(event string) bool {
 // agent ran without faults. Events of clones and of damaged journals are dropped.
 func (t *rowsDue) judgeMissingRows(s *runContext) {
 	for name, e := range t.by {
-		// An agent that was started beside a dead driver learns of ends when the driver is back.
+		// An agent that starts while a driver is dead learns of ends when the driver is back.
 		m := s.machines.ensureMachine(name)
 		if len(e.open) == 0 || m.agent < 0 || s.faults.hasFaultNow(name, Halts, Chokes, EndsTasks) {
 			continue

@@ -6,8 +6,8 @@ import (
 	"skerry/fleet"
 )
 
-// running checks how long and how often tasks really run: no longer than max_run_duration, not again after a
-// success of a batch job, and no replacement beside a task that has to end by stop_on_client_after first.
+// running checks how long and how often tasks really run: no longer than max_run_duration, not again after a success
+// of a batch job, and no replacement beside a task that stop_on_client_after must end first.
 type running struct {
 	begun map[fleet.AllocID]*lifetime
 }
@@ -17,7 +17,7 @@ type lifetime struct {
 	at, on time.Duration
 	ends   int // ends of the agent or machine since: each may lose up to runNote of the recorded time
 	told   bool
-	// heldOn is the uptime of its machine when it was stopped on site; 0: it was not, or has begun again.
+	// heldOn is the machine's uptime when the allocation was stopped on site; 0 if it is not held.
 	heldOn time.Duration
 }
 
@@ -72,11 +72,11 @@ func (t *running) judgeTaskStart(s *runContext, o *Task) {
 	t.judgeReplacementStart(s, m, f)
 }
 
-// journaled bounds the time after a task's end within which a power cut may still lose the record of it.
+// journaled bounds the time after a task's end in which a power cut may still lose its record.
 const journaled = 5 * time.Second
 
-// judgeBatchRestart reports a start of a task of a batch job that had succeeded, unless the record of that may
-// have been lost by a fault.
+// judgeBatchRestart reports a start of a batch task that had succeeded, unless a fault may have lost the record of the
+// success.
 func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *Task) {
 	truth := m.tasks[TaskKey{o.Alloc, o.Task}]
 	if j := s.registry.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
@@ -90,16 +90,16 @@ func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *
 	s.reportViolation(Instances, m.name, "task %s of a batch job is started again: it had succeeded at %s", TaskKey{o.Alloc, o.Task}, truth.succeeded)
 }
 
-// judgeReplacementStart reports a start of a replacement while a task of the unknown or lost allocation that it
-// replaces still runs, though that has stop_on_client_after. A drain and an operator are excused: they replace
-// at once.
+// judgeReplacementStart reports a replacement that starts while a task of the unknown or lost allocation that it
+// replaces still runs, if that has stop_on_client_after. Drains and operators are excused, because they replace at
+// once.
 func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact) {
 	old := s.registry.allocs[f.alloc.PreviousAllocation]
 	if old == nil || old.stale || s.faults.hasBeenRewound() || old.alloc.DesiredTransition.Migrate {
 		return
 	}
 	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
-		return // its edge was connected, and a hub stopped it
+		return // its edge was connected: a hub stopped it
 	}
 	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
 		return
@@ -115,7 +115,7 @@ func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact)
 		}
 		for key, truth := range other.tasks {
 			if key.Alloc == old.alloc.ID && truth.live > 0 {
-				s.reportViolation(StopDeadline, other.name, "task %s still runs while its replacement %s is started on %s: that has to wait until stop_on_client_after and the task's kill_timeout are over",
+				s.reportViolation(StopDeadline, other.name, "task %s still runs while its replacement %s is started on %s: the replacement must wait until stop_on_client_after and the task's kill_timeout are over",
 					key, fleet.Short(f.alloc.ID), m.name)
 			}
 		}

@@ -87,8 +87,8 @@ func (t *sightings) countEntryBranches(s *runContext, applied *Applied) {
 	}
 }
 
-// isReportingAbsence reports whether the agent of a node had no session by its last poll: its rows are then of
-// an absence.
+// isReportingAbsence reports whether, by its last poll, the agent of a node had no session: its rows are then of an
+// absence.
 func (t *sightings) isReportingAbsence(s *runContext, id fleet.NodeID) bool {
 	m := s.machineOf(id)
 	return m != nil && m.connected < 0

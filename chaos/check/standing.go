@@ -30,7 +30,7 @@ type unreadyNode struct {
 
 // evalFact is a pending evaluation.
 type evalFact struct {
-	due   time.Duration // from when on it has to be processed
+	due   time.Duration // time from which on it must be processed
 	index fleet.Index   // of the newest view or entry that shows it pending
 	seen  time.Duration // when it was shown pending last
 	shown time.Duration // when a hub's view showed it pending last
@@ -97,8 +97,8 @@ func keepOlder(old, now map[string]time.Duration) map[string]time.Duration {
 	return now
 }
 
-// unsettledAllocs returns descriptions of the allocations that a hub still has to settle, with the present time:
-// unknown ones, reconnected ones, and those of a stopped job.
+// unsettledAllocs returns descriptions of the allocations that a hub must still settle, with the present time: unknown
+// ones, reconnected ones, and those of a stopped job.
 func unsettledAllocs(s *runContext, h *Hub) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for i := range h.Allocs {
@@ -111,7 +111,7 @@ func unsettledAllocs(s *runContext, h *Hub) map[string]time.Duration {
 			out[fmt.Sprintf("allocation %s is back and was not settled", fleet.Short(a.ID))] = s.now
 		}
 		if f := s.registry.jobs[a.JobID]; f != nil && f.job.Stop && !f.unsure && !a.Terminal() {
-			out[fmt.Sprintf("allocation %s of job %s is to run: the job was stopped", fleet.Short(a.ID), a.JobID)] = s.now
+			out[fmt.Sprintf("allocation %s of job %s is desired, although the job was stopped", fleet.Short(a.ID), a.JobID)] = s.now
 		}
 	}
 	return out
@@ -166,7 +166,7 @@ func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.No
 	case m == nil && at.status != fleet.NodeInitializing:
 		return // it is not known whether its edge has a link
 	case m == nil:
-	case m.connected < 0: // a machine without a link is under a fault
+	case m.connected < 0: // without a link, the machine is under a fault
 		at.since = s.now
 		return
 	default:
@@ -174,7 +174,7 @@ func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.No
 	}
 	if s.isOverdue(edge, at.since, s.limits.Ready) {
 		s.reportViolation(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", at.name, at.status, at.why, at.since)
-		at.since = s.now // and again after as long
+		at.since = s.now // it is reported again after the same time
 	}
 }
 

@@ -8,25 +8,24 @@ import (
 	"skerry/fleet"
 )
 
-// stops checks each task that an agent really stopped: a hub that the edge could hear, a person, another task
-// of the allocation, or stop_on_client_after has to be the reason. It also checks that stop_on_client_after
-// stops tasks in time.
+// stops checks the reason of each task that an agent really stopped: a hub that the edge could hear, a person, another
+// task of the allocation, or stop_on_client_after. It also checks that stop_on_client_after stops tasks in time.
 type stops struct {
 	pending []stop
 	late    map[TaskKey]bool // tasks whose passed deadline was reported
 }
 
-// stop is a task that was stopped. It is judged a little later, since its reason may be observed after it.
+// stop is a stopped task. It is judged a little later, because its reason may be observed after it.
 type stop struct {
 	at    time.Duration
 	m     *machine
 	key   TaskKey
-	heard time.Duration // until when its edge may have had messages of a hub
-	alone time.Duration // the longest time for which its machine can have run without an answered heartbeat
+	heard time.Duration // until when its edge may have received messages of a hub
+	alone time.Duration // the longest possible uptime of its machine without an answered heartbeat
 	// session is the newest session that its edge reported or that was committed.
 	session uint64
-	// unmarked says that a slow disk may have kept the edge from recording the last answered heartbeat, and that
-	// the agent that knew of it was killed.
+	// unmarked says that a slow disk may have kept the edge from recording the last answered heartbeat, and that the
+	// agent that knew it was killed.
 	unmarked bool
 	killed   bool // its agent was killed since the last answered heartbeat
 }
@@ -61,8 +60,8 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	})
 }
 
-// latestHubContact returns until when a message of a hub may have reached the edge; now, where it has a session
-// or may have one. Sessions with hubs that are being rewound are not observed.
+// latestHubContact returns until when a message of a hub may have reached the edge. It returns now if the edge has a
+// session or may have one. Sessions with hubs that are being rewound are not observed.
 func (m *machine) latestHubContact(s *runContext) time.Duration {
 	if s.faults.isRewindActive() || m.connected >= 0 || m.linked == 0 && !s.faults.hasFaultNow(m.name, Severs) {
 		return s.now
@@ -130,16 +129,16 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 	}
 	switch {
 	case s.faults.hasFaultSince(s.now, p.at-s.limits.Heal, p.m.name, MovesTime):
-		s.reportWithEvidence(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody wanted it", p.key, p.at)
+		s.reportWithEvidence(TrustedTime, p.m.name, evidence, "task %s was stopped at %s, on a machine whose clock was moved, and nobody had asked for it", p.key, p.at)
 	case limited:
 		s.reportWithEvidence(StopDeadline, p.m.name, evidence, "task %s was stopped %s at most after the last answered heartbeat: stop_on_client_after is %s", p.key, p.alone, after)
 	default:
-		s.reportWithEvidence(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody wanted it", p.key, p.at)
+		s.reportWithEvidence(AbsenceStopsNothing, p.m.name, evidence, "task %s was stopped at %s, and nobody had asked for it", p.key, p.at)
 	}
 }
 
-// hasStopReason reports whether a stop has a reason other than stop_on_client_after: a hub whose messages
-// reached the edge, max_run_duration, a person, or another task of the allocation that exited.
+// hasStopReason reports whether a stop has a reason other than stop_on_client_after: a hub whose messages reached the
+// edge, max_run_duration, a person, or another task of the allocation that exited.
 func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	if f.stopped > 0 && f.stopped <= p.heard {
 		return true
@@ -160,7 +159,7 @@ func (t *stops) hasStopReason(s *runContext, p stop, f *allocFact) bool {
 	return false
 }
 
-// stopAfter returns the stop_on_client_after of the allocation's group; false: it has none.
+// stopAfter returns the stop_on_client_after of the allocation's group, or false.
 func (f *allocFact) stopAfter() (time.Duration, bool) {
 	if f.group == nil || f.group.Disconnect == nil || f.group.Disconnect.StopOnClientAfter == nil {
 		return 0, false
@@ -208,8 +207,7 @@ func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 	}
 }
 
-// killTimeout returns the kill_timeout of a task of the allocation, or the default where it has none or is not
-// known.
+// killTimeout returns the kill_timeout of a task of the allocation, or the default.
 func (f *allocFact) killTimeout(task string) time.Duration {
 	if f.group != nil {
 		if t := f.group.Task(task); t != nil && t.KillTimeout > 0 {

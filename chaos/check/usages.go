@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// usages compares the resources that processes use in quiet moments: late in a run they must not use more than
-// Limits.Growth allows over the beginning.
+// usages compares the resource usage of processes in quiet moments: late in a run it must not exceed the usage at the
+// beginning by more than Limits.Growth.
 type usages struct{ by map[string]*usageFact }
 
 // usageFact has the first and the last quiet samples of one process.
@@ -16,8 +16,8 @@ type usageFact struct {
 	told        map[string]bool // resources that were reported
 }
 
-// samples is the number of quiet samples at the beginning and at the end that are compared. The least of each
-// counts: other work may have gone on in a moment that seemed quiet.
+// samples is the number of quiet samples that are compared at the beginning and at the end. The smallest of each
+// counts, because a moment may only seem quiet.
 const samples = 3
 
 // newUsages returns the checker of the resources that processes use.

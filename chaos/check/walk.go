@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// walk checks that each of a node's rows is allowed to follow the rows before it. It keeps only the last state
-// of each allocation and task.
+// walk checks that each row of a node may follow the rows before it. It keeps only the last state of each allocation
+// and task.
 type walk struct {
 	violationList // violations of the newest row
 	// away says that the last disconnect or reconnect row is a disconnect; known is false
@@ -24,11 +24,11 @@ type walk struct {
 // steps is the last state of an allocation and its tasks.
 type steps struct {
 	status string            // "": not known
-	boot   fleet.BootID      // in which it was last pending or running
+	boot   fleet.BootID      // the boot in which it was last pending or running
 	tasks  map[string]string // states, by task
 	seq    fleet.Seq         // of its newest row
 	ended  bool
-	held   bool // somebody on site stopped it since it began to run
+	held   bool // it was stopped on site after it began to run
 }
 
 // keptBoots bounds the boots of a machine that are remembered, and keptWalks the
@@ -44,7 +44,7 @@ func newWalk() *walk { return &walk{allocs: map[fleet.AllocID]*steps{}} }
 // keptSteps is the number of newest rows that a violation shows.
 const keptSteps = 8
 
-// formatRow shows a row with its number, boot and time on one formatRow.
+// formatRow shows a row with its number, boot and time on one line.
 func formatRow(row *fleet.Transition) string {
 	return fmt.Sprintf("row %d, boot %s, %s: %s", row.Seq, fleet.Short(row.BootID), row.Mono.Round(time.Millisecond), describeRow(*row))
 }
@@ -77,7 +77,7 @@ func (w *walk) checkNextRow(row *fleet.Transition) []Violation {
 // after another one.
 func (w *walk) checkRowTime(row *fleet.Transition) {
 	if row.BootID == "" || row.Kind == fleet.TransitionGap && row.Message != "" {
-		return // it has the place of lost rows, and another time
+		return // it stands for lost rows, and has another time
 	}
 	if last := len(w.boots) - 1; last >= 0 && w.boots[last] == row.BootID {
 		if row.Mono < w.mono {
@@ -95,8 +95,8 @@ func (w *walk) checkRowTime(row *fleet.Transition) {
 	w.mono = row.Mono
 }
 
-// successors are the client statuses that may follow one that an edge reported,
-// beside itself. Those that end an allocation have none.
+// successors are the client statuses that may follow one that an edge reported, besides the same one. Statuses that
+// end an allocation have none.
 var successors = map[string][]string{
 	fleet.ClientPending: {fleet.ClientRunning, fleet.ClientFailed, fleet.ClientComplete},
 	fleet.ClientRunning: {fleet.ClientFailed, fleet.ClientComplete},
@@ -136,8 +136,8 @@ func (w *walk) checkAllocRow(row *fleet.Transition) {
 	}
 }
 
-// lostAtBoot reports whether a row records that a reboot ended the task. Where the journal was damaged as well,
-// rows of the new boot may come before it.
+// lostAtBoot reports whether a row records that a reboot ended the task. If the journal was damaged as well, rows of
+// the new boot may come before it.
 func lostAtBoot(row *fleet.Transition) bool {
 	return row.Event != nil && row.Event.Type == fleet.TaskLostAtReboot
 }
@@ -160,8 +160,7 @@ func (w *walk) checkTaskState(a *steps, row *fleet.Transition) {
 	}
 }
 
-// forgetEndedAllocs drops the allocations that ended first, down to keptWalks of them, where more than twice as
-// many allocations are known.
+// forgetEndedAllocs drops the allocations that ended first, down to keptWalks, if more than twice as many are known.
 func (w *walk) forgetEndedAllocs() {
 	if len(w.allocs) <= 2*keptWalks {
 		return
@@ -178,8 +177,8 @@ func (w *walk) forgetEndedAllocs() {
 	}
 }
 
-// histories has a walk for each node, fed with the rows that entries apply. Where entries are not observed it
-// has one for each edge, fed with the journal.
+// histories has a walk for each node, fed with the rows that entries apply. If entries are not observed, it has one
+// for each edge, fed with the journal.
 type histories struct {
 	nodes map[fleet.NodeID]*walk
 	edges map[string]*walk
@@ -202,11 +201,11 @@ func (t *histories) judgeNewRows(s *runContext, _ *Applied) {
 	}
 }
 
-// resetAfterFault starts new walks where sequence numbers may come again: all nodes after a rewind, and edges
-// that a fault damages or clones.
+// resetAfterFault starts new walks where sequence numbers may repeat: for all nodes after a rewind, and for edges that
+// a fault damages or clones.
 func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 	if f.hasRewindEffect() {
-		clear(t.nodes) // rows are applied again
+		clear(t.nodes) // rewound hubs apply rows again
 		return
 	}
 	for id := range t.nodes {
@@ -222,8 +221,8 @@ func (t *histories) resetAfterFault(s *runContext, f *Fault) {
 	}
 }
 
-// judgeEdgeJournal checks the new rows of an edge's journal, where entries are not observed. A journal that
-// lost rows starts a new walk.
+// judgeEdgeJournal checks the new rows of an edge's journal if entries are not observed. A journal that lost rows
+// starts a new walk.
 func (t *histories) judgeEdgeJournal(s *runContext, e *Edge) {
 	switch {
 	case e.Journal != nil && e.Journal.Lost != "":

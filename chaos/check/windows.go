@@ -14,9 +14,8 @@ type windows struct{}
 // newWindows returns the checker of update windows. It has no memory.
 func newWindows() checker { return checker{task: windows{}.judgeWindowStop} }
 
-// judgeWindowStop reports a stop of a task whose allocation has update windows, where none was open from the
-// earliest time at which the stop can have begun until its end. Stops with another possible reason are not
-// judged.
+// judgeWindowStop reports a stop of a task whose allocation has update windows, if none was open from the earliest
+// time at which the stop can have begun until its end. It skips stops with another possible reason.
 func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	if task.What != TaskStopped || task.Wall.IsZero() || s.faults.isRewindActive() {
 		return
@@ -27,7 +26,7 @@ func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	}
 	m := s.machines.ensureMachine(task.Edge)
 	took := f.killTimeout(task.Task) + s.limits.Slack
-	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // a slow disk delays the journaling that comes before the stop
+	if s.faults.hasFaultSince(s.now, s.now-took, m.name, Chokes) { // a slow disk delays the journaling before the stop
 		took += s.limits.Runner
 	}
 	asked := s.hasRequest(func(r asked) bool { return r.Edge == task.Edge && s.now-r.at <= keptRequests })
@@ -46,11 +45,11 @@ func (t windows) judgeWindowStop(s *runContext, task *Task) {
 	}
 }
 
-// windowAt reports whether one of the windows is open at a time, and else when the next one opens. A window that
-// cannot be read counts as open.
+// windowAt reports whether one of the windows is open at a time, and otherwise when the next one opens. A window that
+// cannot be parsed counts as open.
 func windowAt(of []fleet.UpdateWindow, at time.Time) (open bool, next time.Time) {
 	w, err := cron.WindowStateAt(of, "", at)
-	if err != nil { // hubs accepted it
+	if err != nil { // hubs have accepted it
 		return true, time.Time{}
 	}
 	return w.Open, w.Next
