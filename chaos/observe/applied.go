@@ -12,12 +12,12 @@ import (
 	"skerry/syncproto"
 )
 
-// digestEvery selects the entries after which the state's digest is taken: those whose index it divides, the
-// same on every hub.
+// digestEvery selects the entries after which the state's digest is computed: those whose index is a multiple of it,
+// so they are the same on every hub.
 const digestEvery = 16
 
-// Applied converts an entry that a hub applied for the checkers. effects asks for the changes that the entry
-// made, too, which cost more (see check.Monitor.Wants).
+// Applied converts an entry that a hub applied, for the checkers. With effects it adds the changes that the entry
+// made, which cost more (see check.Monitor.Wants).
 func Applied(hub string, a consensus.Applied, effects bool) *check.Applied {
 	seen := &check.Applied{
 		Hub: hub, Index: a.Index, Term: a.Term, Kind: state.KindOf(a.Command).String(),
@@ -88,7 +88,7 @@ func effectsOf(a consensus.Applied) *check.Effects {
 	return e
 }
 
-// openedSession returns the session that an entry committed; nil: the session was refused.
+// openedSession returns the session that an entry committed, or nil if it was refused.
 func openedSession(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	r := a.Result.Session
 	if r == nil || a.Result.Err != nil {
@@ -100,8 +100,8 @@ func openedSession(c state.SessionOpen, a consensus.Applied) *check.Opened {
 	}
 }
 
-// movedNodes returns the nodes that an entry made disconnected or down, each with the epoch of the deadline. If the
-// command names a node several times, that of the newest session counts.
+// movedNodes returns the nodes that an entry made disconnected or down, each with the epoch of the missed deadline. If
+// the command names a node several times, the epoch of its newest session counts.
 func movedNodes(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	var ms []check.Moved
 	for _, id := range a.Result.Moved {
@@ -120,8 +120,7 @@ func movedNodes(c state.NodeStatus, a consensus.Applied) []check.Moved {
 	return ms
 }
 
-// rowBatches returns each node's rows in an entry with their result. Rows that cannot be decoded have only their
-// number.
+// rowBatches returns each node's rows in an entry with the result. A row that cannot be decoded has only its number.
 func rowBatches(c state.AllocUpdates, r state.Result) []check.Batch {
 	var bs []check.Batch
 	for i, b := range c.Batches {
@@ -136,7 +135,7 @@ func rowBatches(c state.AllocUpdates, r state.Result) []check.Batch {
 		for k, raw := range b.Rows {
 			row, err := syncproto.DecodeRow(raw)
 			if err != nil {
-				row = fleet.Transition{Seq: b.First + fleet.Seq(k)} // such a batch is refused, or another checker reports it
+				row = fleet.Transition{Seq: b.First + fleet.Seq(k)} // the batch is refused, or another checker reports it
 			}
 			seen.Rows = append(seen.Rows, row)
 		}
@@ -145,8 +144,7 @@ func rowBatches(c state.AllocUpdates, r state.Result) []check.Batch {
 	return bs
 }
 
-// recordedRows returns, for each allocation with applied rows, the numbers of the rows that this entry added to its
-// history.
+// recordedRows returns, by allocation, the numbers of the rows that this entry added to the allocation's history.
 func recordedRows(batches []check.Batch, a consensus.Applied) []check.Recorded {
 	var rs []check.Recorded
 	for _, b := range batches {

@@ -10,8 +10,8 @@ import (
 	"skerry/hub/state"
 )
 
-// Hub converts the state of a hub for the checkers. histories asks for the histories of nodes and allocations
-// and for a digest of the state, which are its larger part and only needed in a FleetSnapshot.
+// Hub converts the state of a hub for the checkers. histories adds the histories of nodes and allocations and a digest
+// of the state, which are large and needed only in a FleetSnapshot.
 func Hub(name string, v *state.View, histories bool) *check.Hub {
 	h := &check.Hub{Name: name, Index: v.Index()}
 	for n := range v.Nodes("") {

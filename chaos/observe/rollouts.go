@@ -12,8 +12,8 @@ import (
 	"skerry/hub/state"
 )
 
-// rolloutChanges returns what a plan does to the rollout of each group: the allocations that it takes down, and
-// those that start already. advances are its placements of newer versions. placed are the allocations that the
+// rolloutChanges returns the effect of a plan on the rollout of each group: the allocations that it takes down, and
+// those that are starting already. advances are its placements of newer versions. placed are the allocations that the
 // plan changed.
 func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollout, advances []check.Advance) {
 	for i := range placed {
@@ -57,8 +57,8 @@ func isTakenDown(a consensus.Applied, old *fleet.Alloc) bool {
 		(old.ClientStatus == fleet.ClientRunning || old.ClientStatus == fleet.ClientPending)
 }
 
-// isInService reports whether an allocation that is taken down was in service: it was healthy, or running where
-// no deployment started it.
+// isInService reports whether an allocation that is taken down was in service: it was healthy, or it ran outside of a
+// deployment.
 func isInService(old *fleet.Alloc) bool {
 	if old.DeploymentID == "" {
 		return old.ClientStatus == fleet.ClientRunning
@@ -66,7 +66,7 @@ func isInService(old *fleet.Alloc) bool {
 	return old.DeploymentStatus.IsHealthy()
 }
 
-// siteOf returns the siteOf of a node; "": the node is not known.
+// siteOf returns the site of a node, or "" for an unknown node.
 func siteOf(v *state.View, id fleet.NodeID) string {
 	n, ok := v.Node(id)
 	if !ok {
@@ -75,8 +75,8 @@ func siteOf(v *state.View, id fleet.NodeID) string {
 	return n.SiteName()
 }
 
-// missedSite returns the site that lacks an allocation until a new one is healthy: that of the allocation that
-// it replaces, else its own.
+// missedSite returns the site that lacks an allocation until a new one is healthy: the site of the allocation that it
+// replaces, or else its own site.
 func missedSite(v *state.View, a *fleet.Alloc) string {
 	if before, ok := v.Alloc(a.PreviousAllocation); ok {
 		return siteOf(v, before.NodeID)
@@ -84,8 +84,8 @@ func missedSite(v *state.View, a *fleet.Alloc) string {
 	return siteOf(v, a.NodeID)
 }
 
-// rolloutOf returns the rollout of a group in a deployment from rs. It adds it with its canaries and the
-// allocations that start already where it is not in rs; nil: there is no such rollout.
+// rolloutOf returns the rollout of a group in a deployment from rs. A missing one is added to rs, with its canaries
+// and starting allocations. It returns nil if the deployment has no such group.
 func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, job *fleet.Job, group string) *check.Rollout {
 	dep, ok := a.View.Deployment(id)
 	if id == "" || !ok || job == nil {
@@ -128,7 +128,7 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 	return &(*rs)[len(*rs)-1]
 }
 
-// endedDeployments returns those of the updated deployments that the entry made successful or failed, with the progress of
+// endedDeployments returns the updated deployments that the entry made successful or failed, with the progress of
 // their groups.
 func endedDeployments(a consensus.Applied, updates ...fleet.DeploymentUpdate) []check.Ended {
 	var es []check.Ended
@@ -142,7 +142,7 @@ func endedDeployments(a consensus.Applied, updates ...fleet.DeploymentUpdate) []
 	return es
 }
 
-// deploymentProgress returns the progress of each group of a deployment; nil: the state no longer has the job's
+// deploymentProgress returns the progress of each group of a deployment, or nil if the state no longer has the job's
 // version.
 func deploymentProgress(a consensus.Applied, d *fleet.Deployment) []check.GroupProgress {
 	versions := a.View.JobVersions(d.Namespace, d.JobID)
@@ -166,8 +166,7 @@ func deploymentProgress(a consensus.Applied, d *fleet.Deployment) []check.GroupP
 	return rs
 }
 
-// progressCounter counts a group's allocations by what it has one of: an allocation name, or a node for jobs
-// that run on every node.
+// progressCounter counts a group's allocations by allocation name, or by node for jobs that run on every node.
 type progressCounter struct {
 	check.GroupProgress
 	view *state.View
@@ -177,8 +176,8 @@ type progressCounter struct {
 	behind        map[string][]check.Part
 }
 
-// needsNewVersion reports whether a system job's allocation is to stop on a node that is not ready, and has no
-// replacement. That node still has to get the newest version.
+// needsNewVersion reports whether a system job's allocation must stop on a node that is not ready, and has no
+// replacement. The node must still get the newest version.
 func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 	n, known := f.view.Node(a.NodeID)
 	if !known || n.Status == fleet.NodeReady || n.SchedulingEligibility == fleet.NodeIneligible || !fleet.RunsEverywhere(f.job.Type) {
@@ -189,14 +188,14 @@ func (f *progressCounter) needsNewVersion(a *fleet.Alloc) bool {
 		a.Group() != nil && a.Group().Disconnect == nil && a.Job.CreateIndex == f.job.CreateIndex && (pool == nil || pool.DefaultDisconnect != fleet.DisconnectNomad)
 }
 
-// isHeld reports whether somebody on site stopped an allocation, and the newest version does not overrule that:
-// no rollout waits for it.
+// isHeld reports whether an allocation is held on site and the newest version does not overrule that. No rollout waits
+// for it.
 func isHeld(a *fleet.Alloc, newest *fleet.Job) bool {
 	return a.Held != nil && !newest.Overrules(a.Held, a.TaskGroup, newest.Version)
 }
 
-// countAllocation counts an allocation as healthy, as absent (its node is not ready, or it is stopped on site), and
-// as behind (it has another version's tasks).
+// countAllocation counts an allocation as healthy, as absent (its node is not ready, or it is held on site), and as
+// behind (it has another version's tasks).
 func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	key := a.Name
 	if fleet.RunsEverywhere(f.job.Type) {
@@ -205,7 +204,7 @@ func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	n, known := f.view.Node(a.NodeID)
 	gone := !known || n.Status != fleet.NodeReady
 	same := a.JobHash == f.job.SpecHash
-	open := !a.ClientTerminal() || a.NoLongerWanted() // or its edge is still to get the newest version
+	open := !a.ClientTerminal() || a.NoLongerWanted() // or its edge must still get the newest version
 	switch {
 	case same && (a.DeploymentStatus.IsHealthy() || a.DeploymentID == "" && a.ClientStatus == fleet.ClientRunning):
 		f.healthy[key] = true
@@ -220,8 +219,8 @@ func (f *progressCounter) countAllocation(a *fleet.Alloc) {
 	}
 }
 
-// finishProgress returns the group's progress. An absent or outdated allocation does not count where a healthy
-// one has its name or node.
+// finishProgress returns the group's progress. It leaves out an absent or outdated allocation if a healthy one has the
+// same name or node.
 func (f *progressCounter) finishProgress() check.GroupProgress {
 	if g := f.job.Group(f.Group); g != nil && g.Update != nil {
 		f.PerSite = g.Update.MaxUnavailablePerSite
@@ -240,7 +239,8 @@ func (f *progressCounter) finishProgress() check.GroupProgress {
 	return f.GroupProgress
 }
 
-// promotedDeployments returns the deployment that an entry promotedDeployments; none where it was refused or is not known.
+// promotedDeployments returns the deployment that an entry promoted. It returns none if the command was refused or the
+// deployment is unknown.
 func promotedDeployments(c state.DeploymentPromote, a consensus.Applied) []check.Promotion {
 	d, ok := a.View.Deployment(c.DeploymentID)
 	if !ok || a.Result.Err != nil {
@@ -249,8 +249,8 @@ func promotedDeployments(c state.DeploymentPromote, a consensus.Applied) []check
 	return []check.Promotion{{Deployment: d.ID, Job: d.JobID, Auto: d.AutoPromotes()}}
 }
 
-// launchedChild returns the child that a periodic launch made, with the other children that are not over; nil: it
-// made none.
+// launchedChild returns the child that a periodic launch made, with the other unfinished children of the job, or nil
+// if it made none.
 func launchedChild(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
 	if a.Result.Err != nil || a.Result.Child == "" {
 		return nil
@@ -269,8 +269,7 @@ func launchedChild(c state.PeriodicLaunch, a consensus.Applied) *check.Launch {
 	return l
 }
 
-// dispatchedChild returns the child with which a dispatch was answered; nil: there is none, or the dispatch has no
-// token.
+// dispatchedChild returns the child that answers a dispatch, or nil for a dispatch without a child or a token.
 func dispatchedChild(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
 	if a.Result.Err != nil || a.Result.Child == "" || c.Child == nil || c.Child.DispatchIdempotencyToken == "" {
 		return nil
@@ -278,7 +277,8 @@ func dispatchedChild(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
 	return &check.Dispatch{Job: c.ID, Child: a.Result.Child, Token: c.Child.DispatchIdempotencyToken}
 }
 
-// drainChange returns the change that a command of an operator made to a node's drainChange; none where it was refused.
+// drainChange returns the change that an operator's command made to a node's drain. It returns none if the command was
+// refused.
 func drainChange(c state.NodeDrain, a consensus.Applied) []check.Drain {
 	n, ok := a.View.Node(c.NodeID)
 	if !ok || a.Result.Err != nil {

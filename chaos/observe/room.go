@@ -10,7 +10,7 @@ import (
 	"skerry/hub/state"
 )
 
-// addStoppedForRoom adds to rs a turn for an allocation that this entry stopped to make room for the newest
+// addStoppedForRoom adds to rs a turn for an allocation that this entry stopped to free resources for the newest
 // version. A later entry places its replacement.
 func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Alloc) {
 	if !isTakenDown(a, old) || !makesRoom(a.View, old, "") {
@@ -23,7 +23,7 @@ func addStoppedForRoom(a consensus.Applied, rs *[]check.Rollout, old *fleet.Allo
 	}
 }
 
-// awaitingRoom returns the allocations of a group that earlier entries stopped, for room or since they were
+// awaitingRoom returns the allocations of a group that earlier entries stopped, to free resources or because they were
 // lost, and that have no replacement yet.
 func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (parts []check.Part) {
 	for old := range a.View.AllocsByJob(dep.Namespace, dep.JobID) {
@@ -34,9 +34,9 @@ func awaitingRoom(a consensus.Applied, dep *fleet.Deployment, group string) (par
 	return parts
 }
 
-// makesRoom reports whether an allocation was stopped for the newest version of its job, which an active
-// deployment rolls out, and had no replacement before next ("": has none). It has to be the last allocation of
-// its name or node, which the job still uses.
+// makesRoom reports whether an allocation was stopped for the newest version of its job, which an active deployment
+// rolls out, and its replacement is next ("": none). It must be the last allocation of its name or node, and the job
+// must still use that.
 func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	if !old.ServerTerminal() || old.NextAllocation != next {
 		return false
@@ -56,11 +56,11 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	index, named := old.NameIndex()
 	switch {
 	case everywhere && !(n.Schedulable() && job.InPool(n.NodePool) && job.InDatacenter(n.Datacenter)):
-		return false // the job does not use the node any more
+		return false // the job no longer uses the node
 	case everywhere && slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool { return !n.HasDriver(t.Driver) }):
 		return false // the node cannot run the newest version
 	case !everywhere && (!named || index >= g.Count):
-		return false // the job does not use the name any more
+		return false // the job no longer uses the name
 	case diff.GroupUpdate(old.Job, job, old.TaskGroup) != diff.GroupDestructive:
 		return false
 	}
@@ -73,7 +73,7 @@ func makesRoom(v *state.View, old *fleet.Alloc, next fleet.AllocID) bool {
 	return true
 }
 
-// readyNode returns a node that is ready; nil: it is not, or is not known.
+// readyNode returns a node if it is ready, or nil.
 func readyNode(v *state.View, id fleet.NodeID) *fleet.Node {
 	n, known := v.Node(id)
 	if !known || n.Status != fleet.NodeReady {

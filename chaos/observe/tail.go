@@ -18,9 +18,8 @@ type FileTail struct {
 	read int64 // bytes of whole lines that were read
 }
 
-// Next calls each with every whole line that was added since the last call, up to the first error. A line
-// without its end is left for a later call. A missing file has no lines. The line is valid only during the
-// call.
+// Next calls each with every whole line that was added since the last call, up to the first error. It leaves an
+// unfinished line for a later call. A missing file has no lines. The line is valid only during the call.
 func (t *FileTail) Next(each func(line []byte) error) error {
 	f, err := os.Open(t.Path)
 	if errors.Is(err, os.ErrNotExist) {

@@ -12,8 +12,8 @@ import (
 	"skerry/hub/consensus"
 )
 
-// A hub in a process of its own writes each entry that it applies as a line of a file. The
-// harness reads from it what a hub in its own process would show, also after a kill.
+// A hub in a process of its own writes each entry that it applies as a line of a file. The harness reads the file in
+// place of the hub's memory, also after a kill.
 
 // EntryWriter writes the entries that a hub applies into a file, as JSON lines.
 type EntryWriter struct {
@@ -21,8 +21,8 @@ type EntryWriter struct {
 	out *os.File
 }
 
-// NewEntryWriter opens a file to append a hub's entries, and creates it where it is missing. It first ends a
-// line that a kill cut off. The caller has to call Close.
+// NewEntryWriter opens a file to append a hub's entries, and creates a missing one. It first completes a line that a
+// kill cut off. The caller must call Close.
 func NewEntryWriter(hub, path string) (*EntryWriter, error) {
 	out, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -34,8 +34,7 @@ func NewEntryWriter(hub, path string) (*EntryWriter, error) {
 	return &EntryWriter{hub: hub, out: out}, nil
 }
 
-// WriteEntry appends an entry with its effects. Calls have to be in the order of entries, from one goroutine at
-// a time.
+// WriteEntry appends an entry with its effects. Calls must be in the order of entries, from one goroutine at a time.
 func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 	line, err := json.Marshal(Applied(t.hub, a, true))
 	if err != nil {
@@ -50,7 +49,7 @@ func (t *EntryWriter) WriteEntry(a consensus.Applied) error {
 // Close closes the file.
 func (t *EntryWriter) Close() error { return t.out.Close() }
 
-// errNotAnEntry is the error of a line that is no entry of the hub, and that no kill cut off.
+// errNotAnEntry is the error of a line that is no entry of the hub and was not cut off by a kill.
 var errNotAnEntry = errors.New("a line is no entry")
 
 // EntryReader reads the entries that a hub writes into a file.
