@@ -41,8 +41,8 @@ type CampaignConfig struct {
 	Kinds    []schedule.Kind // kinds of fault; nil: all that are possible on the ground
 	Disks    bool            // each member has its own disk
 	Clocked  string          // program with the commands hub and edge, whose clocks can be moved and whose hub exports applied entries; "": none
-	// Containers are the drivers of containers that jobs may have, docker and podman. Each edge gets a daemon of one
-	// of them. nil: none.
+	// Containers are the container drivers, docker and podman, that jobs may have. Each edge gets a daemon of one of
+	// them. Empty: none.
 	Containers []string
 	Report     string // directory for history and report; "": none are written
 	Name       string // name of the history; "": made from the seed
@@ -121,8 +121,8 @@ func (p Campaign) Run(ctx context.Context) error {
 	})
 }
 
-// checkPlayable returns an error if the scenario uses something that works in virtual time only, or a driver of
-// containers that is not among those of this machine.
+// checkPlayable returns an error if the scenario uses a feature of virtual time, or a container driver that this
+// machine lacks.
 func checkPlayable(s schedule.Schedule, containers []string) error {
 	if len(s.Topology.Pools) > 0 {
 		return errors.New("node pools are supported in virtual time only")
@@ -389,5 +389,5 @@ func (s *campaignRun) mendAll(ctx context.Context) error {
 	return nil
 }
 
-// crashDir returns the directory of the files with which CrashTasks makes tasks end.
+// crashDir returns the directory of the files by which CrashTasks makes tasks end.
 func (s *campaignRun) crashDir() string { return filepath.Join(s.Dir, "crash") }

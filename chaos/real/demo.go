@@ -19,8 +19,8 @@ import (
 	"skerry/fleet"
 )
 
-// Demo shows the behaviour of a fleet without a link on real processes, step by step, on a terminal.
-// Its tasks are containers where a Docker Engine runs or can be started, and programs of the machine elsewhere.
+// Demo shows the behaviour of a fleet without a link on real processes, step by step, on a terminal. Its tasks are
+// containers if a Docker Engine runs or can be started, and otherwise programs of the machine.
 type Demo struct {
 	Ground
 	JobFile  string // job file to run instead of those of Examples
@@ -69,8 +69,8 @@ func (d Demo) Run(ctx context.Context) (err error) {
 	})
 }
 
-// chooseTasks sets the job of the demo, says what its tasks are, and returns the Docker Engine that runs them; nil:
-// they need none.
+// chooseTasks sets the job of the demo and prints the kind of its tasks. It returns the Docker Engine that runs them,
+// or nil.
 func (d Demo) chooseTasks(ctx context.Context, s *demoRun) (*demoDocker, error) {
 	if d.JobFile != "" {
 		s.jobRun = []string{d.JobFile}
@@ -89,7 +89,7 @@ func (d Demo) chooseTasks(ctx context.Context, s *demoRun) (*demoDocker, error) 
 	case d.Driver == DockerDriver:
 		return nil, fmt.Errorf("find a Docker Engine: %w", err)
 	default:
-		s.printStep("tasks are programs of this machine (driver raw_exec), for Docker cannot be used: %s", err)
+		s.printStep("tasks are programs of this machine (driver raw_exec), because Docker cannot be used: %s", err)
 	}
 	return engine, nil
 }

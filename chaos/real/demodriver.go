@@ -36,13 +36,13 @@ const (
 // demoDocker is the Docker Engine that runs the tasks of a demo.
 type demoDocker struct {
 	*containers.Engine
-	own   *dockertest.Daemon // nil: the machine's
+	own   *dockertest.Daemon // nil: the machine's own engine is used
 	image string
 	said  string // one line for people
 }
 
-// findDocker returns a Docker Engine on which containers of this machine run: the machine's own one, or one that it
-// starts with files in the run's folder. It returns an error that says why there is none.
+// findDocker returns a Docker Engine that runs containers on this machine: the machine's own, or one that it starts
+// with files in the run's folder. Its error says why there is none.
 func (g Ground) findDocker(ctx context.Context) (*demoDocker, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("the driver reads the log files of Docker Engine, which only root may do")

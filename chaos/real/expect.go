@@ -21,7 +21,8 @@ func (w *fleetWatcher) watchExpectations(ctx context.Context) {
 	}
 }
 
-// updateExpectations passes a snapshot of the fleet and new starts of tasks to the expectations.
+// updateExpectations takes a snapshot of the fleet, and passes it with the new starts of tasks to the scenario's
+// expectations. Hubs and edges that do not answer are missing in it.
 func (w *fleetWatcher) updateExpectations(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookBound)
 	defer cancel()

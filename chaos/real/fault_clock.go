@@ -36,7 +36,7 @@ func (p platform) MoveClock(edge string, by time.Duration, _ bool) (engine.Activ
 
 // journaledTime restarts a task of an edge and returns the time of the journal's last row.
 func (p platform) journaledTime(ctx context.Context, e *cluster.Edge) (time.Time, error) {
-	if err := p.s.restartTask(ctx, e, "the clock is looked at"); err != nil {
+	if err := p.s.restartTask(ctx, e, "to read its clock"); err != nil {
 		return time.Time{}, err
 	}
 	rows, err := e.Local().History(ctx, "")

@@ -19,12 +19,12 @@ var needDaemons = []schedule.Kind{
 	schedule.ContainersLost, schedule.ContainerKill, schedule.ContainerRemove,
 }
 
-// removeBound bounds the removal of an edge's containers: their daemon may just be starting.
+// removeBound bounds the removal of an edge's containers, whose daemon may be starting.
 const removeBound = 30 * time.Second
 
-// BreakDaemon does to an edge's container daemon, or to its containers, what the fault's kind says. A daemon that
-// was ended is started when the fault is healed; without a duration it is started at once. The evidence is that the
-// daemon ran, with the number of its containers, or the number of containers that were killed or removed.
+// BreakDaemon breaks an edge's container daemon or its containers, as the fault's kind says. Healing starts a daemon
+// that was ended; without a duration it is started at once. The evidence is a daemon that ran, with the number of its
+// containers, or the number of killed or removed containers.
 func (p platform) BreakDaemon(ctx context.Context, edge string, f schedule.Fault) (engine.Active, error) {
 	e := p.s.fleet.Edge(edge)
 	d := e.Daemon
@@ -59,8 +59,8 @@ func (p platform) BreakDaemon(ctx context.Context, edge string, f schedule.Fault
 	return healedDaemon(ctx, e, f, before, err)
 }
 
-// healedDaemon returns a fault of an edge's daemon, of which the containers with the processes `before` ran when it
-// began. broken is the error of its beginning.
+// healedDaemon returns the active fault of an edge's daemon. before are the processes of its containers when the fault
+// began, and broken is the error of that beginning.
 func healedDaemon(ctx context.Context, e *cluster.Edge, f schedule.Fault, before []int, broken error) (engine.Active, error) {
 	d, outlived := e.Daemon, 0
 	a := engine.Active{
@@ -111,8 +111,8 @@ func UsesContainers(s schedule.Schedule) bool {
 		slices.ContainsFunc(s.Faults, func(f schedule.Fault) bool { return slices.Contains(needDaemons, f.Kind) })
 }
 
-// daemonOf returns the container daemon of edge n, from 1: the drivers take turns. The containers of every second
-// Docker live on without it.
+// daemonOf returns the container daemon of edge n, from 1: the drivers alternate. The containers of every second
+// Docker daemon outlive it.
 func (p CampaignConfig) daemonOf(n int) dockertest.Config {
 	if len(p.Containers) == 0 {
 		return dockertest.Config{}

@@ -59,8 +59,8 @@ func (p platform) SlowDisk(ctx context.Context, member string, f schedule.Fault)
 	}, nil
 }
 
-// tearPage appends half a page of old data to the newest file of the journal, as a write does that
-// a loss of power interrupts. Synced data stays: a disk that loses it is another fault.
+// tearPage appends half a page of old data to the newest file of the journal, as an interrupted write does at a loss
+// of power. Synced data stays: a disk that loses it is another fault.
 func tearPage(journal string) error {
 	const page = 4096
 	return changeFile(newest(journal), func(b []byte) []byte { return append(b, b[max(0, len(b)-page/2):]...) })

@@ -39,8 +39,8 @@ func (t *figureTable) addRow(cells ...string) {
 	t.rows = append(t.rows, "| "+strings.Join(cells, " | ")+" |")
 }
 
-// replaceIn replaces the part of a file between the comments <!-- NAME --> and <!-- /NAME --> by the table and a line on
-// the machine. It does nothing without a file.
+// replaceIn replaces the part of a file between the comments <!-- NAME --> and <!-- /NAME --> by the table and a line
+// about the machine. It does nothing if path is "".
 func (t *figureTable) replaceIn(path, name, about string) error {
 	if path == "" {
 		return nil

@@ -165,7 +165,7 @@ func (f Footprint) edgeMemory(ctx context.Context, s *fleetRun) ([]figure, error
 	return figures, nil
 }
 
-// supervised returns the sum of the proportional set sizes, in bytes, of the processes of each allocation that run the
+// supervised returns, by allocation, the sum of the proportional set sizes, in bytes, of the processes that run the
 // edge's own program: the supervisors of its tasks, and modules of wasm.
 func supervised(e *cluster.Edge) (map[fleet.AllocID]int64, error) {
 	pids, err := proc.Below(e.Dir)
@@ -204,8 +204,9 @@ func allocOfProcess(e *cluster.Edge, pid int) (fleet.AllocID, error) {
 	return fleet.AllocID(env["NOMAD_ALLOC_ID"]), err
 }
 
-// measureWrites counts the bytes that an edge with idle tasks writes, and extrapolates them to a day. It counts those
-// of a block device with a file system for the edge alone, or where such a disk cannot be made those of the processes.
+// measureWrites counts the bytes that an edge with idle tasks writes, and extrapolates them to a day. It counts the
+// writes to a block device with a file system for the edge alone. If such a disk cannot be made, it counts the writes
+// of the processes.
 func (f Footprint) measureWrites(ctx context.Context) ([]figure, error) {
 	g := f.Ground
 	g.Dir = filepath.Join(f.Dir, "w")

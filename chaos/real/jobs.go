@@ -149,8 +149,8 @@ func drawAround(rng *rand.Rand, d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.5 + rng.Float64()))
 }
 
-// taskScript is the shell script of a task. It records its start with the name of its edge, and runs
-// for LASTS seconds. In a container, EDGE is the name of its edge. If CrashTasks has marked the edge, it fails after the time in the mark.
+// taskScript is the shell script of a task. It records its start with the name of its edge (EDGE in a container), and
+// runs for LASTS seconds. If CrashTasks has marked the edge, it fails after the time in the mark.
 const taskScript = `e=${NOMAD_ALLOC_DIR#"$RUN"/}; e=${EDGE:-${e%%/*}}; echo "$$ $e" >> "$STARTS/$NOMAD_ALLOC_ID"
 if [ -e "$RUN/crash/$e" ]; then sleep "$(cat "$RUN/crash/$e")"; exit 1; fi
 exec sleep "$LASTS"`
@@ -204,8 +204,8 @@ func (s *campaignRun) adaptJob(job *fleet.Job, driver string) {
 	validate.FillDefaults(job)
 }
 
-// containTask makes a container of a task. It sees the folders of the run in which tasks write and look for
-// marks, and the name of its edge by a variable: its own folders tell it nothing.
+// containTask turns a task into a container. The container sees the run's folders in which tasks write and look for
+// marks, and the variable EDGE, because its own folders do not name the edge.
 func (s *campaignRun) containTask(task *fleet.Task, driver string) {
 	task.Driver = driver
 	task.Env["EDGE"] = "${node.unique.name}"

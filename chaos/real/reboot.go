@@ -19,9 +19,9 @@ import (
 	"skerry/fleet"
 )
 
-// Reboot measures the time from an agent's start until each of its tasks says that it runs, after a reboot of the
-// machine without a link to the hubs. A reboot kills all processes of the edge, of its tasks and of the daemon that
-// runs them, and forgets what a machine keeps in memory. Daemons start before the agent, as their units would.
+// Reboot measures, after a reboot of the machine without a link to the hubs, the time from the agent's start until
+// each task reports that it runs. A reboot kills all processes of the edge, its tasks and their daemon, and drops
+// files that a machine keeps in memory. Daemons start before the agent, as their units would.
 type Reboot struct {
 	Ground
 	Drivers []string // measured one after the other, each on a fleet of its own
@@ -30,10 +30,10 @@ type Reboot struct {
 	Table   string   // file whose table "reboot" is replaced by the results; "": none
 }
 
-// rebootBound is the maximum time until the tasks run, at first and after a reboot: with it a run gives up.
+// rebootBound is the time after which the run fails if the tasks do not run, at first and after a reboot.
 const rebootBound = 2 * time.Minute
 
-// rebootPoll is the interval of the questions whether tasks run again.
+// rebootPoll is the interval of checks whether tasks run again.
 const rebootPoll = 10 * time.Millisecond
 
 // rebootLimit returns the limit of the 99th percentile of a driver.
@@ -74,8 +74,8 @@ func (b Reboot) Run(ctx context.Context) error {
 	return errors.Join(append(errs, table.replaceIn(b.Table, "reboot", fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)))...)
 }
 
-// Measure measures each driver, and prints the times. It returns those of the drivers that could be measured, and an
-// error for each other one.
+// Measure measures each driver, and prints the times. It returns the results of the drivers that could be measured,
+// and an error for each other one.
 func (b Reboot) Measure(ctx context.Context) (results []RebootResult, err error) {
 	var errs []error
 	for i, driver := range b.Drivers {
@@ -119,7 +119,7 @@ func (b Reboot) measureDriver(ctx context.Context, g Ground, driver string) (res
 	return result, err
 }
 
-// rebootMachine runs a job, reboots its machine behind a cut link b.Boots times, and then requires that the hub has
+// rebootMachine runs a job, reboots its machine behind a cut link b.Boots times, and then checks that the hub shows
 // the same allocations running.
 func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, job *fleet.Job) (RebootResult, error) {
 	result := RebootResult{Driver: m.driver}
@@ -182,7 +182,7 @@ func (s *fleetRun) requireDriver(ctx context.Context, driver string) error {
 	})
 }
 
-// awaitRunning waits until the hub says that all allocations of a job run.
+// awaitRunning waits until the hub reports all allocations of a job as running.
 func (s *fleetRun) awaitRunning(ctx context.Context, job *fleet.Job) error {
 	return cluster.Eventually(ctx, rebootBound, "all allocations of "+string(job.ID)+" run", func(ctx context.Context) string {
 		allocs, err := s.fleet.Hubs[0].Allocs(ctx)
@@ -205,7 +205,7 @@ func (s *fleetRun) awaitRunning(ctx context.Context, job *fleet.Job) error {
 	})
 }
 
-// allocsOf returns the sorted ids of the allocations of a job that shall run.
+// allocsOf returns the sorted ids of a job's desired allocations.
 func (s *fleetRun) allocsOf(ctx context.Context, job fleet.JobID) (ids []fleet.AllocID, err error) {
 	allocs, err := s.fleet.Hubs[0].Allocs(ctx)
 	for _, a := range allocs {
@@ -225,7 +225,7 @@ type coldMachine struct {
 	allocs []fleet.AllocID
 }
 
-// powerCut kills the agent, the daemon and the tasks, and forgets what lies in memory.
+// powerCut kills the agent, the daemon and the tasks, and removes files that a machine keeps in memory.
 func (m *coldMachine) powerCut() error {
 	m.edge.Kill()
 	if m.daemon != nil {
@@ -236,7 +236,7 @@ func (m *coldMachine) powerCut() error {
 	return errors.Join(m.edge.PowerCut(), dockertest.UnmountBelow(m.edge.Dir))
 }
 
-// rebootOnce cuts the power, boots the machine, and adds the times to result when each task says that it runs.
+// rebootOnce cuts the power, boots the machine, and adds to result the times at which the tasks report that they run.
 func (m *coldMachine) rebootOnce(ctx context.Context, result *RebootResult) error {
 	if err := m.powerCut(); err != nil {
 		return err
@@ -259,7 +259,7 @@ func (m *coldMachine) rebootOnce(ctx context.Context, result *RebootResult) erro
 	return m.awaitTasks(ctx, before, func() { result.Tasks = append(result.Tasks, time.Since(began)) })
 }
 
-// awaitTasks waits until each task has said that it runs more often than before, and calls record for each then.
+// awaitTasks waits until each task has reported more often than before that it runs, and calls record at each report.
 func (m *coldMachine) awaitTasks(ctx context.Context, before map[fleet.AllocID]int, record func()) error {
 	ctx, cancel := context.WithTimeout(ctx, rebootBound)
 	defer cancel()
@@ -279,16 +279,16 @@ func (m *coldMachine) awaitTasks(ctx context.Context, before map[fleet.AllocID]i
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return fmt.Errorf("wait until all tasks say that they run: %w: %d of %d do not, such as that of %s", ctx.Err(), len(waiting), len(m.allocs), waiting[0])
+			return fmt.Errorf("wait until all tasks report that they run: %w: %d of %d have not, such as the one of %s", ctx.Err(), len(waiting), len(m.allocs), waiting[0])
 		}
 	}
 }
 
-// timesRunning returns how often a task has said that it runs.
+// timesRunning returns how often a task has reported that it runs.
 func (m *coldMachine) timesRunning(id fleet.AllocID) int {
 	said, err := os.ReadFile(filepath.Join(m.edge.Dir, "allocs", string(id), "alloc", "logs", "main.stdout.0"))
 	if err != nil {
-		return 0 // it has not said anything yet
+		return 0 // it has reported nothing yet
 	}
 	return bytes.Count(bytes.ReplaceAll(said, []byte("\r"), nil), []byte(runningLine))
 }

@@ -55,10 +55,10 @@ const (
 // runningImage is the image of the tasks of docker and podman.
 const runningImage = "localhost/skerry-running:1"
 
-// taskFolder has the files of the tasks of all drivers, which write runningLine when they run, and run for ever.
+// taskFolder has the files of the tasks of all drivers. Such a task writes runningLine when it runs, and runs forever.
 type taskFolder string
 
-// makeTaskFolder writes the files of tasks into a folder, with disks for that many machines of qemu.
+// makeTaskFolder writes the files of tasks into a folder, with disks for that many qemu machines.
 func makeTaskFolder(dir string, machines int) (taskFolder, error) {
 	firmware := make([]byte, firmwareSize)
 	copy(firmware, runningMachine)
@@ -145,8 +145,8 @@ func (f taskFolder) taskConfig(driver string) map[string]any {
 	return map[string]any{"command": "/bin/sh", "args": shell}
 }
 
-// startDaemon starts the daemon that a driver needs, with its files in dir and the image of the tasks; nil: the
-// driver needs none.
+// startDaemon starts the daemon that a driver needs, with its files in dir and the image of the tasks. It returns nil
+// for a driver without a daemon.
 func startDaemon(ctx context.Context, driver, dir string) (*dockertest.Daemon, error) {
 	if driver != docker.Docker && driver != docker.Podman {
 		return nil, nil

@@ -47,8 +47,8 @@ func workload(id fleet.JobID, count int, starts string) *fleet.Job {
 	return job
 }
 
-// processes returns the number of live processes of each task on an edge. It counts only the leaders
-// of process groups, no supervisors, and of a container its first process.
+// processes returns the number of live processes of each task on an edge. It counts leaders of process groups but no
+// supervisors, and only the first process of a container.
 func processes(e *cluster.Edge) (map[check.TaskKey]int, error) {
 	pids, err := taskPids(e)
 	if err != nil {
@@ -86,7 +86,8 @@ func taskPids(e *cluster.Edge) (map[check.TaskKey][]int, error) {
 		if slices.Contains(pids, pid) {
 			continue
 		}
-		// The edge may not know the allocation any more. A runtime that is just making the container has no such variables.
+		// The edge may no longer know the allocation. A runtime that is still creating the container has no such
+		// variables.
 		if env, err := proc.Environ(pid); err == nil && env["NOMAD_ALLOC_ID"] != "" {
 			task := check.TaskKey{Alloc: fleet.AllocID(env["NOMAD_ALLOC_ID"]), Task: env["NOMAD_TASK_NAME"]}
 			live[task] = append(live[task], pid)
