@@ -1,5 +1,5 @@
 // Package containers uses a container daemon of the machine for a run: it makes images without a registry, checks that
-// containers run on this machine, and removes what the run has left. Package chaos/real calls it.
+// containers run on this machine, and removes the run's images and containers. Package chaos/real calls it.
 //
 // It starts no goroutine and persists nothing. Package drivers/docker/dockertest starts daemons of a run's own.
 package containers
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// requestTimeout bounds a request that a daemon answers at once, on a loaded machine.
+	// requestTimeout bounds a short request to a daemon on a loaded machine.
 	requestTimeout = time.Minute
 	// answerLimit bounds the size of an answer that is decoded.
 	answerLimit = 16 << 20
-	// apiPath is the version of the API that Docker Engine 19.03 and Podman 4 have.
+	// apiPath is the API version of Docker Engine 19.03 and Podman 4.
 	apiPath = "/v1.40"
 )
 
@@ -63,7 +63,7 @@ func (e *Engine) Import(ctx context.Context, name, tag string, files []byte) err
 	return e.sendRequest(ctx, http.MethodPost, "/images/create?"+query.Encode(), files, nil)
 }
 
-// RemoveImage removes an image with all its containers. It is no error if there is none.
+// RemoveImage removes an image with all its containers. A missing image is no error.
 func (e *Engine) RemoveImage(ctx context.Context, image string) error {
 	filters, err := json.Marshal(map[string][]string{"ancestor": {image}})
 	if err != nil {
@@ -85,8 +85,8 @@ func (e *Engine) RemoveImage(ctx context.Context, image string) error {
 	return errors.Join(errs...)
 }
 
-// CheckLocal returns an error unless the daemon runs containers on this very machine, with the machine's own
-// folders and visible processes. It runs a container of an image that has the command sleep. dir is a folder of the run.
+// CheckLocal returns an error unless the daemon runs containers on this very machine, with the machine's folders and
+// visible processes. It runs a container of an image that has the command sleep. dir is a folder of the run.
 func (e *Engine) CheckLocal(ctx context.Context, image, dir string) (err error) {
 	mark := filepath.Join(dir, "is-this-machine")
 	if err := os.WriteFile(mark, nil, 0o600); err != nil {
@@ -117,7 +117,7 @@ func (e *Engine) CheckLocal(ctx context.Context, image, dir string) (err error) 
 	return nil
 }
 
-// removeContainer kills and removes a container. It is no error if there is none.
+// removeContainer kills and removes a container. A missing container is no error.
 func (e *Engine) removeContainer(ctx context.Context, id string) error {
 	if err := e.sendRequest(ctx, http.MethodDelete, "/containers/"+id+"?force=true", nil, nil); !isAbsent(err) {
 		return err
@@ -125,7 +125,7 @@ func (e *Engine) removeContainer(ctx context.Context, id string) error {
 	return nil
 }
 
-// statusError is an answer of the daemon that says that a request failed.
+// statusError is the daemon's answer to a failed request.
 type statusError struct {
 	status  int
 	request string
@@ -136,7 +136,7 @@ func (e *statusError) Error() string {
 	return fmt.Sprintf("%s: status %d: %s", e.request, e.status, e.message)
 }
 
-// isAbsent reports whether the daemon says that the object of a request does not exist.
+// isAbsent reports whether an error is the daemon's answer that an object does not exist.
 func isAbsent(err error) bool {
 	var failed *statusError
 	return errors.As(err, &failed) && failed.status == http.StatusNotFound

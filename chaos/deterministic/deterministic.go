@@ -27,9 +27,8 @@ type Command struct {
 func Environ() []string {
 	return []string{
 		"GOMAXPROCS=1", "GOGC=off", "GOMEMLIMIT=3GiB",
-		// Keys and signatures use the reader that Seed replaces. A simulation needs no key
-		// exchange against quantum computers. A collection stops the world from its beginning
-		// to its end, and no allocation is sampled.
+		// Keys and signatures use the reader that Seed replaces. A simulation needs no key exchange against quantum
+		// computers. A collection stops the world from its beginning to its end, and no allocation is sampled.
 		"GODEBUG=cryptocustomrand=1,tlsmlkem=0,asyncpreemptoff=1,gcstoptheworld=2,memprofilerate=0",
 	}
 }
@@ -63,16 +62,16 @@ func (r *reader) Read(b []byte) (int, error) {
 	return r.source.Read(b)
 }
 
-// seedBytes returns the 16 bytes, made from the seed, that replace the kernel's random bytes. Neither half is
-// 0: the runtime would then use random bytes of its own.
+// seedBytes returns 16 bytes, made from the seed, in place of the kernel's random bytes. Neither half is 0, because
+// the runtime would then draw random bytes of its own.
 func seedBytes(seed uint64) (b [16]byte) {
 	binary.LittleEndian.PutUint64(b[:8], seed^0x9e3779b97f4a7c15|1)
 	binary.LittleEndian.PutUint64(b[8:], seed*0xbf58476d1ce4e5b9|1)
 	return b
 }
 
-// startProcess starts the program and does not wait for it. Its input is a temporary file that is removed at
-// once: how long a read of a pipe waits would depend on real time.
+// startProcess starts the program and does not wait for it. Its input is a temporary file, removed at once, because
+// the duration of a read from a pipe would depend on real time.
 func (c Command) startProcess(sys *syscall.SysProcAttr) (p *os.Process, err error) {
 	in, err := os.CreateTemp("", "skerry-input-")
 	if err != nil {

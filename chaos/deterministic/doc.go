@@ -17,7 +17,7 @@
 // Run uses ptrace(2), which a process may always use on its own children, and which
 // costs nothing while the child runs. The child must be a program without cgo, and must
 // not wait in a system call for another of its own goroutines. On systems other than
-// Linux Run runs the program without removing randomness.
+// Linux, Run does not remove randomness.
 //
 // One goroutine of Run is locked to a thread while the child lives. Nothing is persisted.
 package deterministic

@@ -28,12 +28,12 @@ const (
 // killDelay is the time between SIGQUIT, at which a Go program prints its goroutines, and SIGKILL.
 const killDelay = 10 * time.Second
 
-// Run runs the program until it ends. When ctx ends it sends SIGQUIT, so that the program prints its
-// goroutines, and after killDelay SIGKILL. The error is an *ExitError where the program itself ended badly.
+// Run runs the program until it ends. When ctx ends it sends SIGQUIT, so that the program prints its goroutines, and
+// after killDelay SIGKILL. An *ExitError means that the program itself failed.
 func Run(ctx context.Context, c Command) error {
 	var g errgroup.Group
 	g.Go(func() error {
-		// Only the thread that traces may control the process. It ends with this goroutine.
+		// Only the tracing thread may control the process. The thread ends with this goroutine.
 		runtime.LockOSThread()
 		return c.runTraced(ctx)
 	})
@@ -72,19 +72,19 @@ func (c Command) runTraced(ctx context.Context) error {
 	return t.followThreads()
 }
 
-// tracee is a process that the present thread traces. While it starts, its runtime passes the processor between
-// threads, and microseconds decide whether it wakes a thread or makes one. Until it reads its input, the main
-// thread therefore leaves a system call only when all others sleep.
+// tracee is a process that the present thread traces. During its start, the runtime passes the processor between
+// threads, and microseconds decide whether it wakes a thread or makes one. So until the process reads its input, its
+// main thread leaves a system call only when all other threads sleep.
 type tracee struct {
 	pid          int
-	hasCThreads  bool  // it uses cgo, which starts threads of its own
-	hasReadInput bool  // it has begun to read its input
+	hasCThreads  bool  // the program uses cgo, which starts threads of its own
+	hasReadInput bool  // the process has begun to read its input
 	monitor      int   // the runtime's monitor thread, which is never resumed; 0: it does not exist yet
 	others       []int // all other threads but the main one
 }
 
-// waitAny waits until a thread stops or ends: the one with the id, or any for -1. With WNOHANG in flags it
-// returns EAGAIN where none did.
+// waitAny waits until a thread stops or ends: the one with that id, or any for -1. With WNOHANG in flags it returns
+// EAGAIN if none has.
 func (t *tracee) waitAny(id, flags int) (tid int, status unix.WaitStatus, err error) {
 	for {
 		tid, err = unix.Wait4(id, &status, unix.WALL|unix.WNOTHREAD|flags, nil)
@@ -97,7 +97,7 @@ func (t *tracee) waitAny(id, flags int) (tid int, status unix.WaitStatus, err er
 	}
 }
 
-// seedRandomBytes replaces the random bytes of a process that has not executed an instruction, and resumes it.
+// seedRandomBytes replaces the random bytes of a process that has executed no instruction yet, and resumes it.
 func (t *tracee) seedRandomBytes(seed uint64) error {
 	vector, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", t.pid))
 	if err != nil {
@@ -125,8 +125,8 @@ func (t *tracee) seedRandomBytes(seed uint64) error {
 	return unix.PtraceSyscall(t.pid, 0)
 }
 
-// followThreads resumes each thread that stops, but for the monitor, until the process ends. It returns an
-// *ExitError where that ends badly.
+// followThreads resumes each thread that stops, except the monitor, until the process ends. It returns an *ExitError
+// if the process failed.
 func (t *tracee) followThreads() error {
 	for {
 		tid, status, err := t.waitAny(-1, 0)
@@ -170,8 +170,7 @@ func (t *tracee) resumeThread(tid int, status unix.WaitStatus) {
 	_ = unix.PtraceCont(tid, signal) // it may have been killed meanwhile
 }
 
-// recordNewThread records the thread that thread `by` has made: the first one is the monitor, unless the
-// program uses cgo.
+// recordNewThread records the thread that the thread `by` has made. Without cgo, the first one is the monitor.
 func (t *tracee) recordNewThread(by int) {
 	made, err := unix.PtraceGetEventMsg(by)
 	switch {
@@ -186,8 +185,7 @@ func (t *tracee) recordNewThread(by int) {
 // systemCall is added to the signal of a stop at a system call (PTRACE_O_TRACESYSGOOD).
 const systemCall = 0x80
 
-// readsInput reports whether the main thread is in a read of its standard input. It is true where that cannot
-// be found out.
+// readsInput reports whether the main thread reads its standard input. It also returns true if it cannot find out.
 func (t *tracee) readsInput() bool {
 	call, err := os.ReadFile(fmt.Sprintf("/proc/%d/syscall", t.pid))
 	return err != nil || strings.HasPrefix(string(call), fmt.Sprintf("%d 0x0 ", unix.SYS_READ))
@@ -206,7 +204,8 @@ func (t *tracee) waitForOthersToSleep() {
 	}
 }
 
-// threadState returns the letter of a thread's state in proc(5); "": the thread has ended.
+// threadState returns the letter of a thread's state, as in proc(5). It returns "" if the state cannot be read: the
+// thread has ended.
 func (t *tracee) threadState(tid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/stat", t.pid, tid))
 	if err != nil {

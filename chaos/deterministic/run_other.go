@@ -6,8 +6,8 @@ import (
 	"context"
 )
 
-// Run runs the program until it ends, and kills it when ctx ends. On this system it does not remove randomness.
-// The error is an *ExitError where the program itself ended badly.
+// Run runs the program until it ends, and kills it when ctx ends. On this system it does not remove randomness. An
+// *ExitError means that the program itself failed.
 func Run(ctx context.Context, c Command) error {
 	p, err := c.startProcess(nil)
 	if err != nil {

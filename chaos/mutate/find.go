@@ -85,8 +85,8 @@ type mutantFinder struct {
 	found    []Mutant
 }
 
-// findInFile parses a file and returns the mutants of its functions, but for methods named String. file is the
-// path that the mutants get.
+// findInFile parses a file and returns the mutants of its functions, except methods named String. file is the path
+// that the mutants get.
 func findInFile(file string, source []byte) ([]Mutant, error) {
 	f := &mutantFinder{file: file, source: source, fileSet: token.NewFileSet()}
 	tree, err := parser.ParseFile(f.fileSet, file, source, parser.SkipObjectResolution)
@@ -102,7 +102,7 @@ func findInFile(file string, source []byte) ([]Mutant, error) {
 	return f.found, nil
 }
 
-// addNodeMutants adds the mutants of a syntax node; false: nothing below the node may be mutated.
+// addNodeMutants adds the mutants of a syntax node. It returns false if nothing below the node may be mutated.
 func (f *mutantFinder) addNodeMutants(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.IfStmt:
@@ -125,15 +125,15 @@ func (f *mutantFinder) addNodeMutants(n ast.Node) bool {
 	return true
 }
 
-// operatorSwaps has for each operator the one that is easily written instead of it.
+// operatorSwaps maps each operator to the one that is easily confused with it.
 var operatorSwaps = map[token.Token]struct{ kind, text string }{
 	token.LSS: {Comparison, "<="}, token.LEQ: {Comparison, "<"}, token.GTR: {Comparison, ">="}, token.GEQ: {Comparison, ">"},
 	token.EQL: {Comparison, "!="}, token.NEQ: {Comparison, "=="}, token.LAND: {Logic, "||"}, token.LOR: {Logic, "&&"},
 	token.ADD: {OffByOne, "-"}, token.SUB: {OffByOne, "+"},
 }
 
-// addBinaryMutants adds a mutant with the swapped operator, and one for each integer operand, one larger.
-// Operands of products, quotients and shifts are left: they are units.
+// addBinaryMutants adds a mutant with the swapped operator, and one for each integer operand, one larger. It skips
+// operands of products, quotients and shifts, which are units.
 func (f *mutantFinder) addBinaryMutants(n *ast.BinaryExpr) {
 	if o, ok := operatorSwaps[n.Op]; ok && o.kind != OffByOne {
 		f.addMutant(o.kind, n.OpPos, n.OpPos+token.Pos(len(n.Op.String())), o.text)
@@ -149,8 +149,8 @@ func (f *mutantFinder) addBinaryMutants(n *ast.BinaryExpr) {
 	}
 }
 
-// addBranchMutant adds a mutant that never takes a branch, but still computes its condition and uses its
-// variables. Branches for "err != nil" are left: the effect of an ignored error is not defined in one place.
+// addBranchMutant adds a mutant that never takes a branch, but still computes its condition and uses its variables. It
+// skips "err != nil": the effect of an ignored error is not defined in one place.
 func (f *mutantFinder) addBranchMutant(n *ast.IfStmt) {
 	if f.sourceText(n.Cond) == "err != nil" {
 		return
@@ -158,8 +158,8 @@ func (f *mutantFinder) addBranchMutant(n *ast.IfStmt) {
 	f.addMutant(Branch, n.Cond.Pos(), n.Cond.End(), "("+f.sourceText(n.Cond)+") && false")
 }
 
-// addCallMutant adds a mutant without a call whose result is not used. Calls that log, lock, close or stop
-// something are left, with all below them: it then returns false.
+// addCallMutant adds a mutant without a call whose result is not used. For a call that logs, locks, closes or stops
+// something it adds none and returns false: nothing below it is mutated.
 func (f *mutantFinder) addCallMutant(n *ast.ExprStmt) bool {
 	call, ok := n.X.(*ast.CallExpr)
 	if !ok {
@@ -177,8 +177,7 @@ func (f *mutantFinder) addCallMutant(n *ast.ExprStmt) bool {
 	return true
 }
 
-// addAssignmentMutant adds a mutant without an assignment to a field or an element. Assignments to variables
-// are left.
+// addAssignmentMutant adds a mutant without an assignment to a field or an element. It skips assignments to variables.
 func (f *mutantFinder) addAssignmentMutant(n *ast.AssignStmt) {
 	if n.Tok == token.DEFINE || len(n.Lhs) != 1 || len(n.Rhs) != 1 {
 		return

@@ -51,7 +51,7 @@ func (m Mutant) Key() string {
 	return fmt.Sprintf("%s %s %s: %s -> %s", m.File, m.Function, m.Kind, m.Before, m.After)
 }
 
-// newID returns an id that is the same for the same edit of the same source, and else another one.
+// newID returns an id of an edit. Only the same edit of the same source gives the same id.
 func newID(file string, source []byte, e Edit) string {
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%s\x00%d\x00%d\x00%s\x00", file, e.Start, e.End, e.Text)
@@ -66,8 +66,8 @@ func (e Edit) applyToSource(source []byte) []byte {
 	return append(out, source[e.End:]...)
 }
 
-// oneLine returns a text on one line of at most 90 characters, without the bars that a Markdown table takes for
-// columns.
+// oneLine returns a text on one line of at most 90 characters, without bars, which would end a column of a Markdown
+// table.
 func oneLine(s string) string {
 	const most = 90
 	s = strings.ReplaceAll(strings.Join(strings.Fields(s), " "), "|", "¦")

@@ -28,7 +28,7 @@ const (
 	equivalentsFile = "equivalent.txt"
 )
 
-// Config says which mutants a run plays, with which tests, and where it keeps its files.
+// Config selects the mutants and tests of a run, and its files.
 type Config struct {
 	Root     string // absolute path of the module
 	Work     string // folder for overlays and programs; Run creates it
@@ -267,7 +267,7 @@ func ReadResults(path string) ([]Result, error) {
 	}
 }
 
-// appendResult appends a result to a file as a JSON line, and creates the file where it is missing.
+// appendResult appends a result to a file as a JSON line. It creates a missing file.
 func appendResult(path string, r Result) (err error) {
 	text, err := json.Marshal(r)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command chance prints what a Go program draws, and the order in which goroutines get
-// there that work for longer than a quantum of the scheduler.
+// Command chance prints random values that a Go program draws, and the order in which goroutines arrive that work for
+// longer than a quantum of the scheduler.
 package main
 
 import (
