@@ -68,7 +68,7 @@ func (t *tx) periodicLaunch(c PeriodicLaunch) Result {
 	}
 	busy := row.job.Periodic.ProhibitOverlap && t.hasUnfinishedChild(c.Namespace, fleet.PeriodicPrefix(c.ID))
 	if busy && c.Force {
-		return Result{Err: fleet.Errorf(fleet.CodeConflict, "launch job %s: a child of it is not over, and it prohibits overlap", c.ID)}
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "launch job %s: one of its children has not ended, and the job prohibits overlap", c.ID)}
 	}
 	if !c.Force {
 		next := *row

@@ -15,7 +15,7 @@ func (t *tx) ownActiveDeployment(verb string, id fleet.DeploymentID) (*deploymen
 	case d == nil:
 		return nil, fleet.Errorf(fleet.CodeNotFound, "%s deployment %s: there is no such deployment", verb, fleet.Short(id))
 	case !d.Active():
-		return nil, fleet.Errorf(fleet.CodeConflict, "%s deployment %s: it is %s, and cannot change any more", verb, fleet.Short(id), d.Status)
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s deployment %s: it is %s and can no longer change", verb, fleet.Short(id), d.Status)
 	}
 	return t.ownDeployment(id), nil
 }

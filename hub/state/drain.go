@@ -176,7 +176,7 @@ func (t *tx) nodePurge(c NodePurge) Result {
 	case n == nil:
 		return refusal(fleet.CodeNotFound, "purge node %s: there is no such node", fleet.Short(c.NodeID))
 	case n.Status == fleet.NodeReady || n.Status == fleet.NodeInitializing:
-		return Result{Err: fleet.Errorf(fleet.CodeConflict, "purge node %s: it is %s, and would come right back", fleet.Short(c.NodeID), n.Status).
+		return Result{Err: fleet.Errorf(fleet.CodeConflict, "purge node %s: it is %s, and its edge would register it again", fleet.Short(c.NodeID), n.Status).
 			WithHint("stop its agent first, and wait until the node is down or disconnected")}
 	}
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}

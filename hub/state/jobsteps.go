@@ -191,9 +191,9 @@ func (t *tx) jobTag(c JobTag) Result {
 		c.Version = row.tags[at].Version
 	case at >= 0 && row.tags[at].Version != c.Version:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "tag version %d of job %s: version %d has the tag %q",
-			c.Version, c.ID, row.tags[at].Version, c.Tag.Name).WithHint("unset it first, or take another name")}
+			c.Version, c.ID, row.tags[at].Version, c.Tag.Name).WithHint("unset the tag there first, or use another name")}
 	case !slices.ContainsFunc(row.versions, func(j *fleet.Job) bool { return j.Version == c.Version }):
-		return refusal(fleet.CodeNotFound, "tag version %d of job %s: there is no such version, or it is not kept any more", c.Version, c.ID)
+		return refusal(fleet.CodeNotFound, "tag version %d of job %s: the version does not exist or is no longer kept", c.Version, c.ID)
 	}
 	next.tags = slices.DeleteFunc(slices.Clone(row.tags), func(v taggedVersion) bool { return v.Version == c.Version })
 	var tag *fleet.JobVersionTag

@@ -66,7 +66,7 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	}
 	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
-			WithHint("stop its jobs, delete its volumes, and wait until their nodes have said that what ran has ended")}
+			WithHint("stop its jobs, delete its volumes, and wait until their nodes have confirmed that the allocations have ended")}
 	}
 	namespaceTable.removeRow(t, k)
 	namespaceTable.markChanged(t)
@@ -169,7 +169,7 @@ func (v *View) Namespaces() iter.Seq[*fleet.Namespace] {
 	return slices.Values(list)
 }
 
-// builtinNamespace is the default namespace as long as nobody has said more of it.
+// builtinNamespace is the default namespace until somebody stores a description of it.
 func builtinNamespace() fleet.Namespace {
 	return fleet.Namespace{Name: fleet.DefaultNamespace, Description: "Default shared namespace"}
 }

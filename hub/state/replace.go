@@ -89,12 +89,12 @@ func (t *tx) snapshotPart(c SnapshotPart) Result {
 	case len(c.Data) == 0 || len(c.Data) > SnapshotPartBytes:
 		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: it has %d bytes, 1 to %d are allowed", c.Number, len(c.Data), SnapshotPartBytes)
 	case c.Number*SnapshotPartBytes >= MaxSnapshot:
-		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: at most %d bytes are taken", c.Number, MaxSnapshot)
+		return refusal(fleet.CodeInvalid, "take part %d of a snapshot: a snapshot may have at most %d bytes", c.Number, MaxSnapshot)
 	}
 	if c.Number == 0 {
 		t.dropParts()
 	} else if before := partTable.currentRow(t, indexKey(c.Number-1)); before == nil || before.restore != c.Restore {
-		return refusal(fleet.CodeConflict, "take part %d of a snapshot: the one before it is not there", c.Number).
+		return refusal(fleet.CodeConflict, "take part %d of a snapshot: the part before it is missing", c.Number).
 			withErrorHint("another restore was begun, or another hub leads now: restore the file again")
 	}
 	partTable.putRow(t, &partRow{c.Restore, c.Number, c.Data})
@@ -153,7 +153,8 @@ func (s *Store) applySnapshotRestore(gen *generation, index fleet.Index, c Snaps
 // checksum.
 func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 	if c.Size < 0 || c.Size > MaxSnapshot {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it has %d bytes, at most %d are taken", c.Size, MaxSnapshot)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it has %d bytes, at most %d are allowed", c.Size, MaxSnapshot).
+			WithHint("put back the data directories of all hubs")
 	}
 	file := make([]byte, 0, c.Size)
 	for p := range partTable.scanRows(v.txn) {
@@ -162,7 +163,7 @@ func (v *View) assembleSnapshot(c SnapshotRestore) ([]byte, error) {
 		}
 	}
 	if sum := sha256.Sum256(file); int64(len(file)) != c.Size || !bytes.Equal(sum[:], c.Sum) {
-		return nil, fleet.Errorf(fleet.CodeConflict, "restore a snapshot: %d bytes of it arrived, which are not the %d of the file", len(file), c.Size).
+		return nil, fleet.Errorf(fleet.CodeConflict, "restore a snapshot: %d bytes arrived, which do not match the file of %d bytes", len(file), c.Size).
 			WithHint("another restore was begun, or another hub leads now: restore the file again")
 	}
 	return file, nil
@@ -205,7 +206,7 @@ func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRest
 	t.rewindToSnapshot(old, snapshot.Index(), c)
 	t.commitEntry(gen.db)
 	if err := (&View{txn: gen.db.Txn(false)}).Check(); err != nil {
-		return nil, unusableSnapshotError("go on from", err)
+		return nil, unusableSnapshotError("continue from", err)
 	}
 	return gen, nil
 }
@@ -214,14 +215,14 @@ func (v *View) restoredGeneration(r io.Reader, index fleet.Index, c SnapshotRest
 func (v *View) checkEarlierState(snapshot *View) error {
 	mine, ok := v.Cluster()
 	if !ok {
-		return fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: this cluster is not made yet")
+		return fleet.Errorf(fleet.CodeUnavailable, "restore a snapshot: this cluster does not exist yet")
 	}
 	its, ok := snapshot.Cluster()
 	switch {
 	case !ok:
-		return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it is of no cluster")
+		return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: it belongs to no cluster")
 	case its.ID != mine.ID:
-		return fleet.Errorf(fleet.CodeConflict, "restore a snapshot: it is of cluster %s, and this is cluster %s",
+		return fleet.Errorf(fleet.CodeConflict, "restore a snapshot: it belongs to cluster %s, and this is cluster %s",
 			fleet.Short(its.ID), fleet.Short(mine.ID)).
 			WithHint("hubs and edges trust the certificates of their own cluster alone; take a snapshot of this one")
 	case snapshot.Index() > v.Index():
@@ -238,7 +239,7 @@ func unusableSnapshotError(verb string, err error) *fleet.Error {
 	e := fleet.AsError(err)
 	if e.Code != fleet.CodeVersion {
 		e = fleet.Errorf(fleet.CodeInvalid, "%s the snapshot: %v", verb, err).
-			WithHint("the file is damaged, cut short or none of skerry's; skerry operator snapshot inspect checks one")
+			WithHint("the file is damaged, truncated or no snapshot of Skerry; skerry operator snapshot inspect checks a file")
 	}
 	return e
 }

@@ -126,7 +126,7 @@ func RevokedError(doing string, r *fleet.Revocation) *fleet.Error {
 		why = ": " + r.Reason
 	}
 	return fleet.Errorf(fleet.CodeRevoked, "%s: node %s was revoked%s", doing, fleet.Short(r.NodeID), why).
-		WithHint("its certificate is of no use any more; where this machine shall come back, start it with an empty data directory and a new join token: it will be another node")
+		WithHint("its certificate is no longer valid; to bring this machine back, start it with an empty data directory and a new join token: it becomes another node")
 }
 
 // Revocation returns the revocation of a node; ok is false if it is not revoked.

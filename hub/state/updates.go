@@ -80,7 +80,7 @@ func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 		case err != nil:
 			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s: %v", seq, fleet.Short(n.ID), err)
 		case tr.Seq != seq:
-			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s calls itself %d", seq, fleet.Short(n.ID), tr.Seq)
+			return freshRows{}, fleet.Errorf(fleet.CodeFrameBad, "row %d of node %s has the number %d", seq, fleet.Short(n.ID), tr.Seq)
 		}
 		if a := t.currentAlloc(tr.Alloc); a != nil && a.NodeID != n.ID {
 			return freshRows{}, fleet.Errorf(fleet.CodeForeignAlloc, "row %d of node %s names allocation %s of node %s",

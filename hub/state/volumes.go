@@ -81,7 +81,7 @@ func (t *tx) volumeStore(c VolumeStore) Result {
 	return Result{}
 }
 
-// checkNewVolume returns why a node cannot have a new volume; nil: it can.
+// checkNewVolume returns an error if the node cannot have the new volume.
 func (t *tx) checkNewVolume(n *fleet.Node, v *fleet.Volume) *fleet.Error {
 	if r := t.revocationOf(n.ID); r != nil {
 		return RevokedError("create a volume", r)
@@ -105,7 +105,7 @@ func (t *tx) checkNewVolume(n *fleet.Node, v *fleet.Volume) *fleet.Error {
 	return nil
 }
 
-// volumeChange changes what may change of a volume.
+// volumeChange changes the capabilities, capacity and constraints of a volume. Changing anything else is refused.
 func (t *tx) volumeChange(old *fleet.Volume, next fleet.Volume, now int64) Result {
 	same := func(asked, held string) bool { return asked == "" || asked == held }
 	if next.Name != old.Name || next.Namespace != old.Namespace || next.PluginID != old.PluginID || next.Registered != old.Registered || !maps.Equal(next.Parameters, old.Parameters) ||
@@ -122,7 +122,7 @@ func (t *tx) volumeChange(old *fleet.Volume, next fleet.Volume, now int64) Resul
 	row.ModifyIndex, row.ModifyTime = t.index, now
 	volumeTable.putRow(t, &row)
 	volumeTable.markChanged(t)
-	t.noteFreedNode(row.NodeID) // jobs that wait may use it now
+	t.noteFreedNode(row.NodeID) // waiting jobs may now be able to use the volume
 	return Result{}
 }
 
@@ -138,7 +138,7 @@ func (t *tx) volumeDelete(c VolumeDelete) Result {
 	}
 	if !c.Force && nodeTable.currentRow(t, idKey(old.NodeID)) == nil {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete volume %s: its node is gone", fleet.Short(old.ID)).
-			WithHint("--force forgets the volume")}
+			WithHint("--force removes the volume from the hubs' state")}
 	}
 	if c.Force {
 		volumeTable.removeRow(t, idKey(c.ID))
@@ -167,8 +167,8 @@ func (t *tx) volumeUsers(v *fleet.Volume) []string {
 	return out
 }
 
-// applyVolumeReport applies what an edge reports of a volume. A volume of another node, or one that is not known
-// any more, stays as it is.
+// applyVolumeReport applies an edge's report about a volume. It ignores a volume that is unknown or belongs to another
+// node.
 func (t *tx) applyVolumeReport(n *nodeRow, tr *fleet.Transition, w *pendingEvals) {
 	said := tr.Volume
 	old := volumeTable.currentRow(t, idKey(said.ID))
@@ -199,8 +199,8 @@ func (t *tx) applyVolumeReport(n *nodeRow, tr *fleet.Transition, w *pendingEvals
 	t.offerVolumes(n.ID, w)
 }
 
-// offerVolumes makes the volumes that are ready part of what their node offers. w gets evaluations of jobs that
-// may now be placed; nil: none are made.
+// offerVolumes adds the ready volumes to the offer of their node. w collects evaluations of jobs that may now be
+// placed; with nil none are made.
 func (t *tx) offerVolumes(id fleet.NodeID, w *pendingEvals) {
 	n := t.ownNodeRow(id)
 	if n == nil {
@@ -257,8 +257,8 @@ func (t *tx) volumesOn(id fleet.NodeID) iter.Seq[*fleet.Volume] {
 	}
 }
 
-// keepVolumes keeps the volumes that were created after the snapshot, and has the edges be told of all volumes
-// again: they may have made or deleted some since.
+// keepVolumes keeps the volumes that were created after the snapshot. It makes hubs send all volumes to their edges
+// again, because an edge may have made or deleted some since.
 func (t *tx) keepVolumes(old *View, now int64) {
 	nodes := map[fleet.NodeID]bool{}
 	restate := func(v *fleet.Volume) {
@@ -291,7 +291,7 @@ func (v *View) Volumes(prefix string) iter.Seq[*fleet.Volume] {
 	return volumeTable.watchTable(v, indexID, []byte(prefix))
 }
 
-// VolumesOn iterates over the dynamic host volumes of a node without watching them: DesiredIndex tells changes.
+// VolumesOn iterates over the dynamic host volumes of a node without watching them: DesiredIndex shows their changes.
 func (v *View) VolumesOn(id fleet.NodeID) iter.Seq[*fleet.Volume] {
 	return volumeTable.scanPrefix(v.txn, indexNode, idKey(id))
 }
