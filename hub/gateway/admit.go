@@ -124,8 +124,8 @@ func (s *session) commitFence(ctx context.Context, code fleet.Code, rows [][]byt
 	}
 }
 
-// handleHeartbeat answers a heartbeat. The first one commits the session in the background, and one
-// with a node description commits that, at most as often as the edge's allowance permits.
+// handleHeartbeat answers a heartbeat. The first one commits the session in the background. A heartbeat with a node
+// description commits the description, at most as often as the edge's allowance permits.
 func (s *session) handleHeartbeat(ctx context.Context, e syncproto.EventHeartbeat) []syncproto.Output {
 	h := e.Heartbeat
 	switch {
@@ -138,7 +138,7 @@ func (s *session) handleHeartbeat(ctx context.Context, e syncproto.EventHeartbea
 		return nil
 	case h.Node != nil:
 		untold := h
-		s.pendingDescription, h.Hash = &untold, nil // it is here: the edge need not say it again
+		s.pendingDescription, h.Hash = &untold, nil // the description has arrived: the edge need not send it again
 	}
 	return s.acknowledgeHeartbeat(h, s.hubsIfChanged())
 }
@@ -183,16 +183,16 @@ func (s *session) commitSession(ctx context.Context, h syncproto.Heartbeat) loop
 			return s.refuseSession(syncproto.Refused{Code: fleet.CodeInvalid, Message: err.Error()})
 		}
 		s.log.Info("session not committed, trying again", "error", res.Failure(err))
-		s.former.unasked = true // what was found out is old by now
+		s.former.unasked = true // the answer about the former session is outdated
 		if !pace.Rest(ctx, commitRetryDelay) {
 			return nil
 		}
 	}
 }
 
-// askFormerAgain repeats the question whether the node's former session is over, which nobody could
-// answer before. settled: the session may be committed. It reads the node anew, as this hub itself
-// may have been cut off with an old state.
+// askFormerAgain repeats the question whether the node's former session is over, which nobody could answer before.
+// settled means that the session may be committed. It reads the node again, because this hub may have been cut off
+// with an old state.
 func (s *session) askFormerAgain(ctx context.Context, began time.Time) (refuse loopCall, settled bool) {
 	node, known := s.gw.cfg.State.View().Node(s.node)
 	if !known {
@@ -216,7 +216,7 @@ func (s *session) handleCommitResult(ctx context.Context, h syncproto.Heartbeat,
 	view := s.gw.cfg.State.View()
 	node, known := view.Node(s.node)
 	if res.Err != nil {
-		// An earlier try may have been committed without our hearing of it.
+		// An earlier try may have been committed although its answer was lost.
 		if !known || !s.isSessionOf(node) {
 			return s.refuseSession(refusalFromResult(res))
 		}
@@ -363,8 +363,8 @@ func (s *session) mustDescribe(h syncproto.Heartbeat) bool {
 	return len(h.Hash) > 0 && node.DescriptionHash != string(h.Hash) && node.DescriptionHash != hex.EncodeToString(h.Hash)
 }
 
-// hubsIfChanged returns the addresses that edges may dial, if they differ from those that this edge
-// was sent last, and remembers them as sent. nil: no change.
+// hubsIfChanged returns the addresses that edges may dial if they differ from those last sent to this edge, and
+// records them as sent. Otherwise it returns nil.
 func (s *session) hubsIfChanged() []string {
 	now := s.gw.cfg.Hubs()
 	if slices.Equal(now, s.hubs) {

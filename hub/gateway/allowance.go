@@ -9,9 +9,9 @@ import (
 	"skerry/fleet"
 )
 
-// Bounds of what the cluster commits for one edge, over all its sessions with this hub: a burst,
-// and a rate per second. Nothing is refused because of them: rows are read later, a session is
-// committed later, and only the newest node description is committed.
+// Bounds of the commits for one edge, over all its sessions with this hub: a burst, and a rate per second. Nothing is
+// refused because of them: rows are read later, a session is committed later, and only the newest node description is
+// committed.
 const (
 	rowsAtOnce      = 32 << 20 // bytes: the history of an absence of months
 	rowsRate        = 256 << 10
@@ -32,7 +32,7 @@ func newAllowance() *allowance {
 	}
 }
 
-// isFull reports whether the edge has used nothing of late: a new allowance would permit no more.
+// isFull reports whether the edge has used nothing recently, so that a new allowance would permit no more.
 func (a *allowance) isFull() bool {
 	return a.rows.Tokens() >= rowsAtOnce && a.sessions.Tokens() >= sessionsAtOnce && a.describes.Tokens() >= describesAtOnce
 }
@@ -42,7 +42,7 @@ func (a *allowance) waitForRows(ctx context.Context, bytes int64) error {
 	return a.rows.WaitN(ctx, int(min(bytes, rowsAtOnce)))
 }
 
-// allowances has the allowance of each edge that had a session of late.
+// allowances has the allowance of each edge that had a session recently.
 type allowances struct {
 	mu    sync.Mutex
 	of    map[fleet.NodeID]*allowance

@@ -51,7 +51,7 @@ func (d *desiredProgress) nextFrames(view *state.View, received fleet.Index) []s
 		case a.EndedOnEdge():
 			continue
 		case d.bare && !d.full && a.DesiredStatus != fleet.DesiredRun:
-			// It may still run there, and the edge needs its job to stop it properly.
+			// The allocation may still run there, and the edge needs its job to stop it properly.
 			b.addDesiredAlloc(a, true)
 		}
 		b.addAlloc(a, a.AllocModifyIndex > received)
@@ -89,7 +89,7 @@ func (d *desiredProgress) answerHoldings(view *state.View, held []fleet.AllocID)
 		case !ok || a.NodeID != d.node:
 			orphans = append(orphans, id)
 		case a.DesiredStatus == fleet.DesiredRun && a.ClientTerminal():
-			b.addDesiredStop(a, fmt.Sprintf("the cluster holds it for %s", a.ClientStatus))
+			b.addDesiredStop(a, fmt.Sprintf("its client status in the cluster is %s", a.ClientStatus))
 		default:
 			b.addAlloc(a, true)
 		}

@@ -173,7 +173,7 @@ func (f *updateBatcher) takeNextBatches() []queuedBatch {
 			continue
 		}
 		next := q.waiting[0]
-		r, n := max(1, len(next.batch.Rows)), next.rowBytes() // one without rows says what was received
+		r, n := max(1, len(next.batch.Rows)), next.rowBytes() // a batch without rows carries a received index
 		if len(out) > 0 && (rows+r > maxBatchRows || size+n > maxBatchBytes) {
 			rest = append(rest, f.order[i:]...)
 			break

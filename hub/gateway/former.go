@@ -24,15 +24,14 @@ const (
 
 // Former is the answer of another hub, or of the leader, about a node's session on another hub.
 type Former struct {
-	// Answered says that its hub was asked, and Alive that the edge answered there.
+	// Answered says that the former hub was asked, and Alive that the edge answered there.
 	Answered bool `cbor:"1,keyasint"`
 	Alive    bool `cbor:"2,keyasint,omitempty"`
-	// Silence is set where its hub did not answer: the leader has not renewed that hub's lease for
-	// at least so long.
+	// Silence is set if the former hub did not answer: the leader has not renewed its lease for at least that long.
 	Silence time.Duration `cbor:"3,keyasint,omitempty"`
 }
 
-// formerFinding is what a session found out about the node's former session.
+// formerFinding is the knowledge of a session about the node's former session.
 type formerFinding struct {
 	// checked is the epoch of the former session of another instance; 0: there is none.
 	checked fleet.Epoch
@@ -88,24 +87,24 @@ func (s *session) refuseClone(ctx context.Context, node *fleet.Node) loopCall {
 	return s.refuseSession(syncproto.Refused{
 		Code:       fleet.CodeCloned,
 		Message:    "another machine has the identity of node " + fleet.Short(s.node) + " and was connected when this one came",
-		Hint:       "was the data directory copied? Give this machine an empty one and let it enrol. Shall it take the other's place, stop the other and restart this agent",
+		Hint:       "if the data directory was copied, give this machine an empty one and let it enrol; to replace the other machine by this one, stop the other and restart this agent",
 		RetryAfter: cloneRetry,
 	})
 }
 
-// refuseNewcomer returns the refusal of a process that has to wait until the former session is surely
-// over: the edge tries again after RetryAfter. It records that the newcomer waits.
+// refuseNewcomer returns the refusal of a process that must wait until the former session is certainly over: the edge
+// tries again after RetryAfter. It records that the newcomer waits.
 func (s *session) refuseNewcomer(ctx context.Context, node *fleet.Node, f formerFinding) loopCall {
 	r := syncproto.Refused{
 		Code: fleet.CodeFormerSession,
-		Message: fmt.Sprintf("hub %s has the session of node %s's former agent process and cannot be asked whether that is over",
+		Message: fmt.Sprintf("hub %s has the session of node %s's former agent process, and does not answer whether that session is over",
 			node.Hub, fleet.Short(s.node)),
-		Hint:       "no need to do anything where the agent was restarted: it is let in when that hub or the leader answers. Was the data directory copied, stop the copy",
+		Hint:       "if the agent was restarted, wait: it is admitted when that hub or the leader answers; if the data directory was copied, stop the copy",
 		RetryAfter: formerRetry,
 	}
 	if !f.unasked {
-		r.Hint = fmt.Sprintf("no need to do anything where the agent was restarted: it is let in when that hub answers, or in %s. "+
-			"Was the data directory copied, stop the copy", f.wait.Round(time.Second))
+		r.Hint = fmt.Sprintf("if the agent was restarted, wait: it is admitted when that hub answers, or in %s; "+
+			"if the data directory was copied, stop the copy", f.wait.Round(time.Second))
 		r.RetryAfter = min(f.wait, formerRetry)
 		if node.Newcomer == nil || node.Newcomer.Instance != s.hello.Instance {
 			s.commitFence(ctx, fleet.CodeFormerSession, nil)

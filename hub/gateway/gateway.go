@@ -1,12 +1,12 @@
 // Package gateway serves edges: the hub's half of syncproto, over the connections
-// that hub.Open accepts with ALPN skerry-edge/1. It commits sessions, folds what
-// edges report into few Raft entries, tells each edge what it shall run, notices
+// that hub.Open accepts with ALPN skerry-edge/1. It commits sessions, folds the
+// edges' reports into few Raft entries, sends each edge its desired state, detects
 // machines that share an identity, and carries requests (a task's logs) to edges
 // over their own connections.
 //
 // Each session is served by Serve in its caller's goroutine, by one reader for
 // each of its three streams and by one that pushes desired state; Run folds. No
-// session waits for another: all that a slow edge holds up is its own connection.
+// session waits for another: a slow edge delays only its own connection.
 // The package persists nothing.
 package gateway
 
@@ -27,7 +27,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// Bounds of what all sessions hold together.
+// Bounds of the data that all sessions hold together.
 const (
 	// MaxUpdates is how many bytes of rows may be on their way to the cluster;
 	// beyond it, edges are not read from.
@@ -71,7 +71,7 @@ type RemoteSessions interface {
 	FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
 }
 
-// Gateway is one hub's door for edges.
+// Gateway is the part of a hub that serves edges.
 type Gateway struct {
 	cfg           Config
 	updateBatcher *updateBatcher
@@ -166,14 +166,13 @@ func (g *Gateway) sessionToProbe(node fleet.NodeID) (s *session, number uint64) 
 	return g.sessions[node], g.probes
 }
 
-// Logs opens a task's output on a node whose session is here, or what else a
-// request asks of its edge. Reading ends where the output does, or with ctx; the
-// caller closes it. Not connected to this hub: CodeUnavailable.
+// Logs sends a request for a task's output, or another request, to a node with a session here, and opens the answer.
+// Reading ends with the output or with ctx; the caller closes it. CodeUnavailable: the node has no session here.
 func (g *Gateway) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
 	return g.Talk(ctx, node, req)
 }
 
-// Talk is Logs for a request whose edge goes on reading: what is written reaches it.
+// Talk is Logs for a request whose edge keeps reading: bytes written to the stream reach the edge.
 func (g *Gateway) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
 	s, probe := g.sessionToProbe(node)
 	if s == nil {
@@ -208,7 +207,7 @@ func (g *Gateway) registerSession(s *session, epoch fleet.Epoch) {
 	if older != nil {
 		older.endWithRefusal(staleEpoch(s.node))
 	}
-	g.endIfRevoked(s) // endRevokedSessions may have looked before the session was here
+	g.endIfRevoked(s) // endRevokedSessions may have checked before the session was registered
 }
 
 func (g *Gateway) removeSession(s *session) {

@@ -12,7 +12,7 @@ import (
 // leaderCheck is how often a hub checks whether there is a leader.
 const leaderCheck = 500 * time.Millisecond
 
-// leadership records since when this hub has known of no leader. All sessions read it.
+// leadership records since when this hub has known no leader. All sessions read it.
 type leadership struct {
 	mu   sync.Mutex
 	lost time.Time // when there was no leader any more; zero: there is one
@@ -43,7 +43,7 @@ func (l *leadership) recordLeader(led bool, now time.Time) {
 	}
 }
 
-// leaderlessTime is for how long this hub has known of no leader.
+// leaderlessTime returns how long this hub has known no leader.
 func (l *leadership) leaderlessTime() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()

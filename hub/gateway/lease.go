@@ -12,11 +12,11 @@ import (
 // How long sessions outlive the loss of the quorum. Both are durations, each measured by
 // one hub's own clock: clocks of hubs are never compared.
 const (
-	// SessionLease is for how long a hub keeps its edges' sessions after it last asked the
-	// leader, and was answered. All hubs of a cluster must use the same.
+	// SessionLease is how long a hub keeps its edges' sessions after its last request to the leader that was answered.
+	// All hubs of a cluster must use the same.
 	SessionLease = 30 * time.Second
-	// FormerWait is after how long without a renewal, as the leader measures it, all
-	// sessions of a hub are over. The second half is for their edges to find another hub.
+	// FormerWait is the time without a renewal, as the leader measures it, after which all sessions of a hub are over.
+	// Its second half lets their edges find another hub.
 	FormerWait = 2 * SessionLease
 )
 

@@ -14,7 +14,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// maxQuestions bounds what an edge may ask before it is answered.
+// maxQuestions bounds the unanswered questions of an edge.
 const maxQuestions = 16
 
 // desiredSender sends an edge its desired state, on its own goroutine, so that a large desired state
@@ -32,8 +32,8 @@ type desiredSender struct {
 	wake      context.CancelFunc
 }
 
-// question is what an edge asked of its desired state: about allocations that it
-// holds and was not told of, for bodies that it lacks, or for everything again.
+// question is a question of an edge about its desired state: about allocations that it holds and that no frame named,
+// for missing job bodies, or for everything again.
 type question struct {
 	held    []fleet.AllocID
 	more    bool // another question continues held
@@ -82,7 +82,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 			p.s.endWithRefusal(syncproto.Refused{Code: fleet.CodeNotFound, Message: "the cluster does not know the node any more"})
 			return
 		}
-		if r, ok := p.s.revokedRefusal(); ok { // which also made the epoch an older one
+		if r, ok := p.s.revokedRefusal(); ok { // the revocation has also made this epoch outdated
 			p.s.endWithRefusal(r)
 			return
 		}
@@ -92,7 +92,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 		}
 		for _, f := range p.framesToSend(ctx, told, node) {
 			if err := p.sendIfAllowed(ctx, out, f); err != nil {
-				return // the session is over, or will notice that the stream is
+				return // the session is over, or will notice that the stream has ended
 			}
 		}
 		p.waitForChange(ctx, watch.Changed)
@@ -197,6 +197,6 @@ func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.
 	asked := len(p.questions) > 0
 	p.mu.Unlock()
 	if !asked {
-		_ = changed(ctx) // it says only whether ctx ended, which the caller looks at
+		_ = changed(ctx) // its error only says that ctx ended, which the caller checks
 	}
 }

@@ -42,6 +42,6 @@ func putBackRefusal(node *fleet.Node) syncproto.Refused {
 
 // forkHint is the hint for an edge whose journal does not continue the applied rows.
 func forkHint(node *fleet.Node) string {
-	return fmt.Sprintf("was the data directory restored from a backup: skerry node readmit %s lets this machine go on. "+
-		"Was it copied from a machine that lives: give this one an empty directory and let it enrol", fleet.Short(node.ID))
+	return fmt.Sprintf("if the data directory was restored from a backup, skerry node readmit %s lets this machine continue; "+
+		"if it was copied from a machine that still runs, give this one an empty directory and let it enrol", fleet.Short(node.ID))
 }

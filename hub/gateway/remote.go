@@ -40,8 +40,7 @@ type edgeRequest struct {
 // Leases are the leases of hubs on their sessions, as the leader counts them.
 type Leases interface {
 	RenewLease(hub fleet.HubID)
-	// HubSilence is for how long a hub has surely not renewed its lease; false: this hub
-	// does not lead.
+	// HubSilence returns for how long a hub has certainly not renewed its lease, or false if this hub does not lead.
 	HubSilence(hub fleet.HubID) (silence time.Duration, ok bool)
 }
 
@@ -94,13 +93,13 @@ func (r *Remote) RenewLease(ctx context.Context) error {
 		return struct{}{}, r.renewLeaseFor(ctx, r.cfg.Hub)
 	})
 	if fleet.CodeOf(err) == fleet.CodeUnsupported {
-		return nil // a leader of an older release, which asks for no leases
+		return nil // a leader of an older release requires no leases
 	}
 	return err
 }
 
-// renewLeaseFor renews a hub's lease, as the leader: a majority confirms that this hub
-// still leads, so no later leader can have begun before the renewal was asked for.
+// renewLeaseFor renews a hub's lease, as the leader: a majority confirms that this hub still leads, so no later leader
+// can have begun before the request for the renewal.
 func (r *Remote) renewLeaseFor(ctx context.Context, id fleet.HubID) error {
 	if err := r.cfg.Raft.Verify(ctx); err != nil {
 		return err
@@ -116,7 +115,7 @@ func (r *Remote) renewLeaseFor(ctx context.Context, id fleet.HubID) error {
 	return nil
 }
 
-// FormerSession asks the hub of a former session, and the leader where that hub does not answer.
+// FormerSession asks the hub of a former session, or the leader if that hub does not answer.
 func (r *Remote) FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error) {
 	q := formerSession{Hub: hub, Node: node}
 	if former, err := r.probeFormerSession(ctx, q); err == nil {
@@ -144,7 +143,7 @@ func (r *Remote) probeFormerSession(ctx context.Context, q formerSession) (Forme
 	return Former{Answered: err == nil, Alive: alive}, err
 }
 
-// formerSessionAsLeader says what is known of a session on another hub.
+// formerSessionAsLeader returns the leader's knowledge about a session on another hub.
 func (r *Remote) formerSessionAsLeader(ctx context.Context, q formerSession) (Former, error) {
 	if former, err := r.probeFormerSession(ctx, q); err == nil {
 		return former, nil
@@ -152,8 +151,8 @@ func (r *Remote) formerSessionAsLeader(ctx context.Context, q formerSession) (Fo
 	return r.silenceOfHub(ctx, q)
 }
 
-// silenceOfHub says, as the leader, for how long a session's hub has not renewed its lease.
-// That this hub led for all of that time is verified afterwards.
+// silenceOfHub returns, as the leader, for how long a session's hub has not renewed its lease. It verifies afterwards
+// that this hub led during all of that time.
 func (r *Remote) silenceOfHub(ctx context.Context, q formerSession) (Former, error) {
 	silence, leads := r.cfg.Leases.HubSilence(q.Hub)
 	if !leads {
@@ -162,7 +161,7 @@ func (r *Remote) silenceOfHub(ctx context.Context, q formerSession) (Former, err
 	return Former{Silence: silence}, r.cfg.Raft.Verify(ctx)
 }
 
-// hubAddr returns where a hub is reached.
+// hubAddr returns the address of a hub.
 func (r *Remote) hubAddr(id fleet.HubID) (string, error) {
 	a, ok := r.cfg.State.View().Hub(id)
 	if !ok {
@@ -184,7 +183,7 @@ func (r *Remote) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Requ
 	return methodLogs.Open(ctx, r.cfg.Peers, addr, edgeRequest{node, req})
 }
 
-// Talk is Logs for a request whose edge goes on listening.
+// Talk is Logs for a request whose edge keeps reading.
 func (r *Remote) Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error) {
 	addr, err := r.locateSession(node, req)
 	if err != nil {
@@ -208,7 +207,7 @@ func (r *Remote) locateSession(node fleet.NodeID, req syncproto.Request) (addr s
 	return r.hubAddr(n.Hub)
 }
 
-// serveLogs passes what an edge answers on to another hub.
+// serveLogs passes an edge's answer on to another hub.
 func (r *Remote) serveLogs(ctx context.Context, q edgeRequest, w io.Writer) error {
 	out, err := r.gateway.Logs(ctx, q.Node, q.Request)
 	if err != nil {
@@ -218,7 +217,7 @@ func (r *Remote) serveLogs(ctx context.Context, q edgeRequest, w io.Writer) erro
 	return errors.Join(err, out.Close())
 }
 
-// serveTalk passes what goes both ways between another hub and an edge on.
+// serveTalk passes bytes in both directions between another hub and an edge.
 func (r *Remote) serveTalk(ctx context.Context, q edgeRequest, talk rpc.Talk) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -226,13 +225,13 @@ func (r *Remote) serveTalk(ctx context.Context, q edgeRequest, talk rpc.Talk) er
 	if err != nil {
 		return err
 	}
-	if _, err := talk.Write(nil); err != nil { // it is open, and may stay silent for long
+	if _, err := talk.Write(nil); err != nil { // tells the caller that the stream is open, which may stay silent for long
 		return errors.Join(err, edge.Close())
 	}
 	var asking sync.WaitGroup
 	asking.Go(func() {
 		if _, err := io.Copy(edge, talk); err != nil {
-			cancel() // the other hub is gone, or the edge takes nothing
+			cancel() // the other hub is gone, or the edge accepts nothing
 		}
 	})
 	_, err = io.Copy(talk, edge)

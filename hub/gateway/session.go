@@ -261,8 +261,8 @@ func (s *session) handToLoop(ctx context.Context, in inbound) bool {
 	}
 }
 
-// performOutputs sends the machine's frames and handles its events, in order, including the outputs
-// of those events. A failed write ends the session.
+// performOutputs sends the machine's frames and handles its events, in order, with the outputs that these events
+// cause. A failed write ends the session.
 func (s *session) performOutputs(ctx context.Context, out []syncproto.Output) {
 	for i := 0; i < len(out); i++ { // events append to it
 		o := out[i]
@@ -383,7 +383,7 @@ func (s *session) probeEdge(ctx context.Context, number uint64) bool {
 
 func (s *session) remoteAddr() string { return s.conn.RemoteAddr().String() }
 
-// ignoreClosed drops the error of closing what was closed already.
+// ignoreClosed drops the error of closing a connection that is closed already.
 func ignoreClosed(err error) error {
 	if errors.Is(err, net.ErrClosed) {
 		return nil

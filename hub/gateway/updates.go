@@ -132,7 +132,7 @@ func firstRows(rows [][]byte) [][]byte {
 
 // readyProgress detects an open session whose node does not become ready.
 type readyProgress struct {
-	since        time.Time // nothing has moved since
+	since        time.Time // time of the last progress
 	applied      fleet.Seq
 	resyncsInRow uint // resyncs in a row
 }
@@ -150,7 +150,7 @@ func (h *readyProgress) needsResync(now time.Time, ttl time.Duration) bool {
 // timeToNextCheck returns how long the loop may sleep if no event comes. It is long for a session
 // whose node is ready, as a hub has thousands of those.
 func (s *session) timeToNextCheck() time.Duration {
-	until := s.lastCheck + checkInterval - s.timeSinceStart() // however much comes in
+	until := s.lastCheck + checkInterval - s.timeSinceStart() // however many events come in
 	if s.machine.State() == syncproto.SessionOpen && s.status == fleet.NodeReady && s.pendingDescription == nil {
 		until = time.Hour
 	}
@@ -195,7 +195,7 @@ func (s *session) runPeriodicChecks(ctx context.Context) []syncproto.Output {
 	s.readyProgress.resyncsInRow++
 	s.readyProgress.since = now
 	reason := fmt.Sprintf("connected but not ready: %d of %d journal rows are applied", node.Applied, node.JournalHead)
-	s.log.Warn("edge stays half-way, asking for a resync", "applied", node.Applied, "head", node.JournalHead)
+	s.log.Warn("node makes no progress towards ready, asking for a resync", "applied", node.Applied, "head", node.JournalHead)
 	cmd := state.NodeResync{NodeID: s.node, Epoch: node.Epoch, Reason: reason, Now: now.UnixNano()}
 	s.runInBackground(ctx, func(ctx context.Context) loopCall { return s.requestResync(ctx, cmd, node.Applied) })
 	return nil
