@@ -17,7 +17,7 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// Validity of what the CA signs.
+// Validity of certificates that the CA signs.
 const (
 	CAValidity   = 10 * 365 * 24 * time.Hour
 	CertValidity = 365 * 24 * time.Hour // of a hub's; of an edge's where nothing else is set

@@ -1,7 +1,7 @@
 // Package pki is the cluster's certificate authority: it makes the CA and the
-// join tokens, signs certificates for hubs and edges that enrol with a token, lets
-// edges renew theirs and hubs sign their own anew, and gives the server's half of
-// a hub's TLS. What edges need as well is package syncproto/identity.
+// join tokens, signs certificates for hubs and edges that enrol with a token,
+// renews certificates of edges and hubs, and makes the server's half of a hub's
+// TLS configuration. Package syncproto/identity has the parts that edges need too.
 //
 // hub.Open calls it: Bootstrap or Join make a hub's Credentials, OwnCertificate and
 // Renewal keep its certificate valid, and Keyring has the keys of the cluster's secrets.

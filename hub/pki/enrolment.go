@@ -23,18 +23,18 @@ const enrolTimeout = 15 * time.Second
 
 // Registry is the part of the cluster's state that enrolment needs.
 type Registry interface {
-	// Cluster is the cluster with its secrets in clear; CodeUnavailable where it is not
-	// known yet, or they cannot be opened.
+	// Cluster returns the cluster with its secrets unencrypted. CodeUnavailable: the cluster is not known yet, or its
+	// secrets cannot be opened.
 	Cluster() (state.Cluster, error)
 	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
 	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
-	// Revocation is why an edge was expelled; false: it was not.
+	// Revocation returns why an edge was revoked, or false.
 	Revocation(id fleet.NodeID) (*fleet.Revocation, bool)
-	// Record commits that a certificate was issued. It refuses where the edge was
-	// expelled (revoked), or the join token removed (token_bad) or used up (token_expiry).
+	// Record commits that a certificate was issued. It refuses for a revoked edge (revoked), and for a join token that
+	// was removed (token_bad) or is used up (token_expiry).
 	Record(ctx context.Context, c state.Certificate) error
 }
 
@@ -42,8 +42,8 @@ type Registry interface {
 type EnrolConfig struct {
 	Registry Registry
 	Hubs     func() (quic, gossip []string) // addresses that the answer names
-	// EdgeValidity is how long the certificate of an edge is valid, 0: CertValidity,
-	// and Grace how long past its end it is taken, 0: EdgeGrace.
+	// EdgeValidity is how long the certificate of an edge is valid (0: CertValidity), and Grace how long it is
+	// accepted after its end (0: EdgeGrace).
 	EdgeValidity time.Duration
 	Grace        time.Duration
 	Now          func() time.Time
@@ -117,7 +117,7 @@ func (e *Enrolment) serveEnrollRequest(ctx context.Context, conn *transport.Conn
 	return nil
 }
 
-// Applicant is the other side of an enrolment.
+// Applicant is the hub or edge that asks for a certificate.
 type Applicant struct {
 	Addr net.Addr
 	Cert *x509.Certificate // the edge's certificate that it showed, possibly expired; nil: none
@@ -136,7 +136,7 @@ func presentedCert(conn *transport.Conn) *x509.Certificate {
 func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 	cert := presentedCert(conn)
 	if cert == nil {
-		return nil // TLS does not let it come to this
+		return nil // TLS does not allow this
 	}
 	if _, name, ok := identity.Subject(cert); ok {
 		if err := e.checkRevoked("check an edge", fleet.NodeID(name)); err != nil {
@@ -178,7 +178,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 	if err != nil {
 		return syncproto.Enrolled{}, err
 	}
-	if err := CheckClock(now, ca.cert); err != nil { // whoever asks can ask another hub, or later
+	if err := CheckClock(now, ca.cert); err != nil { // the applicant can ask another hub, or later
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong: it shows %s", formatTime(now)).
 			WithHint("set the clock of the hub: certificates and join tokens depend on it")
 	}

@@ -18,8 +18,8 @@ const (
 	fileCA   = "ca.pem"
 	fileKey  = "hub-key.pem"
 	fileCert = "hub.pem"
-	// fileCAKey is a copy of the CA's key in the replicated state. Hubs that were all off until their
-	// certificates ended need it to renew them before they can talk to each other.
+	// fileCAKey is a copy on disk of the CA's key in the replicated state. If all hubs were off until their certificates
+	// ended, they need the copy to renew them before they can talk to each other.
 	fileCAKey = "ca-key.pem"
 )
 

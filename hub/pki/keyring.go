@@ -36,8 +36,8 @@ type KeyringConfig struct {
 	Log    *slog.Logger
 }
 
-// Keyring has the state keys with which this hub can open the secrets in the cluster's state, in memory
-// and on disk. It is safe for concurrent use.
+// Keyring has the state keys with which this hub can open the cluster's sealed secrets, in memory and on disk. It is
+// safe for concurrent use.
 type Keyring struct {
 	cfg KeyringConfig
 
@@ -50,7 +50,7 @@ type Keyring struct {
 // NewKeyring returns a keyring with the keys that LoadStateKeys read.
 func NewKeyring(cfg KeyringConfig, keys []StateKey) *Keyring { return &Keyring{cfg: cfg, keys: keys} }
 
-// ServeCalls registers what other hubs call.
+// ServeCalls registers the handlers of other hubs' calls.
 func (k *Keyring) ServeCalls() {
 	methodGetKey.Handle(k.cfg.Peers, k.serveStateKey)
 	methodKeepKey.Handle(k.cfg.Peers, k.storeStateKey)
@@ -88,8 +88,9 @@ func (k *Keyring) addKey(key StateKey) error {
 	return nil
 }
 
-// FetchMissing fetches the state key of the cluster's secrets from another hub if this hub lacks it:
-// its file was lost, or it joined through a hub that had none. It asks all hubs in turn.
+// FetchMissing makes sure that this hub has the state key that seals the cluster's secrets. The hub lacks it if its
+// file was lost, or if the hub joined through one without the key. It asks the other hubs one after the other until
+// one answers with the key, and stores that. If none has it, it returns their errors.
 func (k *Keyring) FetchMissing(ctx context.Context) error {
 	cluster, ok := k.cfg.State.View().Cluster()
 	if !ok || len(cluster.Sealed) == 0 {
@@ -111,7 +112,7 @@ func (k *Keyring) FetchMissing(ctx context.Context) error {
 			}
 		}
 		if callErr != nil {
-			err = errors.Join(err, fmt.Errorf("ask the hub at %s for it: %w", addr, callErr))
+			err = errors.Join(err, fmt.Errorf("ask the hub at %s for the state key: %w", addr, callErr))
 		}
 	}
 	return err
@@ -127,7 +128,7 @@ func (k *Keyring) serveStateKey(_ context.Context, from, id string) ([]byte, err
 	return key[:], nil
 }
 
-// storeStateKey adds a key that the leader is about to seal the secrets with.
+// storeStateKey adds a key with which the leader is about to seal the secrets.
 func (k *Keyring) storeStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
 	key, err := ParseStateKey(b)
 	if err == nil {
@@ -158,7 +159,7 @@ func (k *Keyring) SealSecrets(ctx context.Context) error {
 		}
 		if text := err.Error(); ctx.Err() == nil && text != said {
 			said = text
-			k.cfg.Log.Warn("the CA's key lies in the state in clear until every hub runs this release; trying again", "error", err)
+			k.cfg.Log.Warn("the CA's key is stored unencrypted in the state until every hub runs this release; trying again", "error", err)
 		}
 		if !pace.Rest(ctx, sealRetryInterval) {
 			return nil
@@ -195,6 +196,6 @@ func (k *Keyring) sealClusterSecrets(ctx context.Context, cluster state.Cluster)
 	if err = res.Failure(err); err != nil {
 		return fmt.Errorf("seal the cluster's secrets: %w", err)
 	}
-	k.cfg.Log.Info("the cluster's secrets are sealed; older logs, snapshots and backups still have them in clear", "state_key", key.ID())
+	k.cfg.Log.Info("the cluster's secrets are sealed; older logs, snapshots and backups still have them unencrypted", "state_key", key.ID())
 	return nil
 }

@@ -48,7 +48,7 @@ func (r StateRegistry) Known(role, name string) bool {
 	return ok
 }
 
-// Revocation returns why an edge was expelled.
+// Revocation returns why an edge was revoked.
 func (r StateRegistry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 	return r.State.View().Revocation(id)
 }

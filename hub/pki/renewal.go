@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// renewCheck is how often a hub checks its certificate. It does not use one long timer, as timers stop
-// while a machine is suspended, and clocks are set.
+// renewCheck is how often a hub checks its certificate. One long timer would not work, because timers stop while a
+// machine is suspended, and clocks are set.
 const renewCheck = time.Minute
 
 // OwnCertificate has this hub's identity with its newest certificate.

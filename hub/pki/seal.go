@@ -38,7 +38,7 @@ const (
 	// fileStateKey has one key a line: the prefix, a space, and the key in base64.
 	fileStateKey   = "state-key"
 	stateKeyPrefix = "skerry-state-key-1"
-	// maxStateKeys bounds the keys that a hub keeps until it is known which one counts.
+	// maxStateKeys bounds the keys that a hub keeps until it knows the valid one.
 	maxStateKeys = 16
 )
 
@@ -52,7 +52,7 @@ func NewStateKey() StateKey {
 	return k
 }
 
-// ParseStateKey reads a key that another hub handed over.
+// ParseStateKey parses a key that another hub sent.
 func ParseStateKey(b []byte) (StateKey, error) {
 	if len(b) != stateKeyBytes {
 		return StateKey{}, fleet.Errorf(fleet.CodeInvalid, "read a state key: %d bytes, not %d", len(b), stateKeyBytes)
@@ -100,8 +100,8 @@ func (k StateKey) newAEADCipher() (cipher.AEAD, error) {
 	return cipher.NewGCM(block)
 }
 
-// OpenCluster returns a cluster with decrypted secrets. CodeUnavailable: none of the keys is the one
-// that they are sealed with. CodeInvalid: they are damaged.
+// OpenCluster returns a cluster with decrypted secrets. CodeUnavailable: none of the keys is the one that sealed them.
+// CodeInvalid: they are damaged.
 func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	if len(c.Sealed) == 0 {
 		return c, nil // an older release made it
@@ -138,7 +138,7 @@ func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	return c, nil
 }
 
-// missingStateKey is the error for secrets that none of this hub's keys opens.
+// missingStateKey returns the error for secrets that none of this hub's keys opens.
 func missingStateKey(c state.Cluster, keys []StateKey) error {
 	has := "this hub has none"
 	if len(keys) > 0 {

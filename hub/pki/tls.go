@@ -31,7 +31,7 @@ func ServerTLS(self func() *identity.Identity, now func() time.Time) func(alpn [
 	}
 	mutual := func(alpn, role string, at func() time.Time) *tls.Config {
 		c := server(alpn)
-		c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection does the rest
+		c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection checks the certificate
 		c.VerifyConnection = func(cs tls.ConnectionState) error {
 			return identity.Check{CA: ca, Role: role, Now: at()}.Verify(cs.PeerCertificates)
 		}

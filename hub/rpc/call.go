@@ -21,7 +21,7 @@ type callError struct {
 func (e *callError) Error() string   { return e.failure.Error() }
 func (e *callError) Unwrap() []error { return []error{e.failure, e.cause} }
 
-// NotSent reports whether the handler surely never ran.
+// NotSent reports whether the handler certainly never ran.
 func (e *callError) NotSent() bool { return e.notSent }
 
 // Call calls method at addr (a QUIC address) with body. Errors are *fleet.Error:
@@ -47,10 +47,9 @@ func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]b
 	return reply, nil
 }
 
-// exchange reads the answer to a request. The end goes with the request, and the
-// handler's with the answer: else each side has to tell the other to stop, which
-// takes two packets more than the two that carry the call. A handler that was faster than
-// that end stopped reading, so that it cannot be sent: the answer tells how the call went.
+// exchange reads the answer to a request. The end of the stream goes with the request, and the handler's with the
+// answer: otherwise each side has to tell the other to stop, which takes two more packets than the call itself. If the
+// handler answered before it read that end, sending it fails, and only the answer counts.
 func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
 	closed := stream.CloseWrite()
 	size, err := readHeader(stream, &a)
@@ -68,7 +67,7 @@ func exchange(stream *transport.Stream) (a answer, reply []byte, err error) {
 func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (io.ReadCloser, error) {
 	answer, err := p.openAnswer(ctx, addr, method, body)
 	if err != nil {
-		return nil, err // not as the interface: a nil pointer would not be nil
+		return nil, err // a nil *streamAnswer in the interface would not be nil
 	}
 	return answer, nil
 }
@@ -109,7 +108,7 @@ func (p *Peers) sendRequest(ctx context.Context, addr, method string, body []byt
 	if err := writeMessage(stream, req, body); err != nil {
 		stop()
 		stream.Abort()
-		// The handler runs when the whole body is there, and not all of it was sent.
+		// The handler runs only with the whole body, and a part of it was not sent.
 		return nil, nil, newCallError(ctx, method, addr, err, true)
 	}
 	return stream, stop, nil
@@ -133,7 +132,7 @@ func newCallError(ctx context.Context, method, addr string, cause error, notSent
 	}
 }
 
-// streamAnswer is a stream as its reader has it.
+// streamAnswer is the reader's side of a streamed answer.
 type streamAnswer struct {
 	chunkReader
 	stream *transport.Stream

@@ -8,16 +8,14 @@ import (
 	"skerry/fleet"
 )
 
-// CallTimeout is how long a call to another hub may take, where its caller has no
-// reason for another time.
+// CallTimeout bounds a call to another hub, unless its caller chooses another time.
 const CallTimeout = 10 * time.Second
 
 // Method is the name of a call with a request and an answer. A name is never used
 // again for something else.
 type Method[Req, Resp any] string
 
-// Handle registers what answers the method, before the first Serve. from is the
-// caller's hub name.
+// Handle registers the handler of the method, before the first Serve. from is the caller's hub name.
 func (m Method[Req, Resp]) Handle(p *Peers, serve func(ctx context.Context, from string, req Req) (Resp, error)) {
 	p.Handle(string(m), func(ctx context.Context, from string, body []byte) ([]byte, error) {
 		req, err := Decode[Req](body)
@@ -45,7 +43,7 @@ func (m Method[Req, Resp]) Call(ctx context.Context, p *Peers, addr string, req 
 	return Decode[Resp](b)
 }
 
-// OnLeader calls local if this hub leads, and else the method on the leader. It returns NoLeader if no leader is
+// OnLeader calls local if this hub leads, and otherwise the method on the leader. It returns NoLeader if no leader is
 // known.
 func (m Method[Req, Resp]) OnLeader(ctx context.Context, p *Peers, req Req, local func(context.Context, Req) (Resp, error)) (Resp, error) {
 	if p.cfg.Leadership.IsLeader() {
@@ -73,7 +71,7 @@ func IsNoLeader(err error) bool {
 // StreamMethod is the name of a call that is answered with a stream of bytes.
 type StreamMethod[Req any] string
 
-// Handle registers what answers the method, before the first Serve.
+// Handle registers the handler of the method, before the first Serve.
 func (m StreamMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req Req, w io.Writer) error) {
 	p.HandleStream(string(m), func(ctx context.Context, _ string, body []byte, w io.Writer) error {
 		req, err := Decode[Req](body)
@@ -97,10 +95,10 @@ func (m StreamMethod[Req]) Open(ctx context.Context, p *Peers, addr string, req 
 	return &contextStream{ReadCloser: stream, stop: context.AfterFunc(ctx, func() { stream.Close() })}, nil
 }
 
-// TalkMethod is the name of a call that goes both ways.
+// TalkMethod is the name of a call with a stream in both directions.
 type TalkMethod[Req any] string
 
-// Handle registers what answers the method, before the first Serve.
+// Handle registers the handler of the method, before the first Serve.
 func (m TalkMethod[Req]) Handle(p *Peers, serve func(ctx context.Context, req Req, talk Talk) error) {
 	p.HandleTalk(string(m), func(ctx context.Context, _ string, body []byte, talk Talk) error {
 		req, err := Decode[Req](body)

@@ -30,7 +30,7 @@ type PoolConfig struct {
 	Dialer Dialer
 	ALPN   string
 	TLS    func() *tls.Config
-	// Resolve turns host:port into a socket's address, at every dial. nil: UDP's.
+	// Resolve resolves host:port at every dial. The default is UDP name resolution.
 	Resolve func(ctx context.Context, addr string) (net.Addr, error)
 	// IdleTimeout ends a connection to a hub that went silent, KeepAlive keeps one
 	// to a hub that has nothing to say, DialTimeout bounds an attempt to connect.
@@ -78,8 +78,8 @@ func NewPool(cfg PoolConfig) (*Pool, error) {
 	return &Pool{cfg: cfg, links: map[string]*link{}}, nil
 }
 
-// Open opens a stream to addr, over the connection that is there or a new one.
-// A connection that turns out to be over is replaced once.
+// Open opens a stream to addr, over the existing connection or a new one. It replaces a connection that has ended,
+// once.
 func (p *Pool) Open(ctx context.Context, addr string) (*transport.Stream, error) {
 	for {
 		l, dialed, err := p.openLink(ctx, addr)
@@ -111,7 +111,7 @@ func (p *Pool) Close() error {
 			if l.conn != nil {
 				errs = append(errs, l.conn.CloseWith(nil))
 			}
-		default: // who dials it sees that the pool is closed
+		default: // the goroutine that dials sees that the pool is closed
 		}
 	}
 	return errors.Join(errs...)
@@ -139,7 +139,7 @@ func (p *Pool) openLink(ctx context.Context, addr string) (l *link, dialed bool,
 			return l, false, nil
 		case !errors.Is(l.err, context.Canceled) && !errors.Is(l.err, context.DeadlineExceeded):
 			return nil, false, l.err
-		} // who dialed gave up, and we have not
+		} // the goroutine that dialed gave up, but this one has not
 	}
 }
 

@@ -35,7 +35,7 @@ func Retry(ctx context.Context, f func() error) error {
 		return last
 	}, backoff.WithContext(policy, ctx))
 	if err != nil && ctx.Err() != nil && last != nil {
-		return last // says more than that time was over
+		return last // more useful than the error of ctx
 	}
 	return err
 }

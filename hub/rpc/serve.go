@@ -36,22 +36,21 @@ type Config struct {
 	Log         *slog.Logger // nil: discard
 }
 
-// Leadership is what Raft knows of who leads.
+// Leadership is Raft's knowledge of the leader.
 type Leadership interface {
 	IsLeader() bool // this hub is the leader
 	Leader() (id fleet.HubID, addr string, ok bool)
 }
 
-// Handler serves one method. Its answer or its error (as *fleet.Error) goes back.
-// ctx ends with the caller's deadline or connection; from is the caller's hub name.
+// Handler serves one method. Its answer or error (as *fleet.Error) is sent back. ctx ends with the caller's deadline
+// or connection; from is the caller's hub name.
 type Handler func(ctx context.Context, from string, body []byte) ([]byte, error)
 
-// StreamHandler serves one method that answers with a stream of bytes. ctx ends,
-// too, when the caller closes the stream. An error that it returns after having
-// written reaches the reader as the error after those bytes.
+// StreamHandler serves one method that answers with a stream of bytes. ctx also ends when the caller closes the
+// stream. The reader gets the handler's error after the bytes that the handler wrote.
 type StreamHandler func(ctx context.Context, from string, body []byte, w io.Writer) error
 
-// Peers calls and serves.
+// Peers calls other hubs and serves their calls.
 type Peers struct {
 	cfg Config
 	// Set before the first Serve.
@@ -100,7 +99,7 @@ func (p *Peers) Serve(ctx context.Context, conn *transport.Conn) {
 	for {
 		stream, err := conn.Accept(ctx)
 		if err != nil {
-			return // the connection is over: the caller's to end, or this hub stops
+			return // the caller has closed the connection, or this hub stops
 		}
 		wg.Go(func() { s.serveStream(ctx, stream) })
 	}
@@ -203,11 +202,11 @@ func (s *session) handleStream(ctx context.Context, stream *transport.Stream, si
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		io.Copy(io.Discard, stream) // callers send no more: it ends when they close
+		io.Copy(io.Discard, stream) // callers send nothing more: reading ends when they close
 		cancel()
 	})
 	err = w.endAnswer(boundErrorSize(fleet.AsError(h(ctx, s.from, body, w))))
-	err = errors.Join(err, stream.Close()) // what was written is delivered; the reader above ends
+	err = errors.Join(err, stream.Close()) // delivers the written bytes, and ends the reader above
 	wg.Wait()
 	return err
 }
@@ -223,7 +222,7 @@ func boundErrorSize(e *fleet.Error) *fleet.Error {
 	if e == nil || len(e.Message) <= most && len(e.Hint) <= most {
 		return e
 	}
-	cut := func(text string) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") } // CBOR wants it
+	cut := func(text string) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") } // CBOR requires valid UTF-8
 	c := *e
 	c.Message, c.Hint = cut(c.Message), cut(c.Hint)
 	return &c

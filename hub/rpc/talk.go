@@ -48,7 +48,7 @@ func (s *session) handleTalk(ctx context.Context, stream *transport.Stream, size
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	stop := context.AfterFunc(stream.Writing(), cancel) // the caller closed it
+	stop := context.AfterFunc(stream.Writing(), cancel) // the caller closed the stream
 	defer stop()
 	err = t.endAnswer(boundErrorSize(fleet.AsError(h(ctx, s.from, body, t))))
 	return errors.Join(err, stream.Close())

@@ -62,7 +62,7 @@ func readHeader(r io.Reader, header any) (body int, err error) {
 	}
 	n, size := binary.BigEndian.Uint32(lengths[:4]), binary.BigEndian.Uint32(lengths[4:])
 	if n > maxHeader || size > MaxBody {
-		return 0, fleet.Errorf(fleet.CodeFrameTooLarge, "a message of %d and %d bytes, at most %d and %d are allowed", n, size, maxHeader, MaxBody)
+		return 0, fleet.Errorf(fleet.CodeFrameTooLarge, "a message has a header of %d bytes and a body of %d, at most %d and %d are allowed", n, size, maxHeader, MaxBody)
 	}
 	h, err := readBody(r, int(n))
 	if err != nil {
@@ -74,7 +74,7 @@ func readHeader(r io.Reader, header any) (body int, err error) {
 	return int(size), nil
 }
 
-// readBody reads n bytes, and makes room for them as they come.
+// readBody reads n bytes. It grows its buffer as they arrive.
 func readBody(r io.Reader, n int) ([]byte, error) {
 	var b bytes.Buffer
 	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
@@ -86,8 +86,8 @@ func readBody(r io.Reader, n int) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// chunkWriter writes what a StreamHandler answers with. The answer's header goes out
-// with the first byte, so that a handler that fails before it can say so.
+// chunkWriter writes the answer of a StreamHandler. The answer's header is sent with the first byte, so that a handler
+// that fails earlier can still send its error in it.
 type chunkWriter struct {
 	w     io.Writer
 	begun bool
@@ -132,7 +132,7 @@ func (c *chunkWriter) beginAnswer(failure *fleet.Error) error {
 	return writeMessage(c.w, answer{Err: failure}, nil)
 }
 
-// chunkReader is the inverse of chunks, after the answer's header.
+// chunkReader reads the chunks after the answer's header.
 type chunkReader struct {
 	r    io.Reader
 	left uint32
