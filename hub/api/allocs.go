@@ -19,7 +19,7 @@ func (a *API) allocRoutes() {
 	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
 }
 
-// allocStub returns what lists show of an allocation, without its resources.
+// allocStub returns the list item of an allocation, without its resources.
 func allocStub(al *fleet.Alloc) api.AllocStub {
 	stub := api.AllocStub{
 		ID: al.ID, EvalID: al.EvalID, Name: al.Name, Namespace: al.Namespace, NodeID: al.NodeID,
@@ -58,7 +58,7 @@ func allocStubs(r *http.Request) (func(*fleet.Alloc) api.AllocStub, error) {
 	}, err
 }
 
-// pageAllocs is page for allocations, which allocStubs makes items of.
+// pageAllocs is page for allocations, with the items that allocStubs makes.
 func pageAllocs(r *http.Request, items iter.Seq[*fleet.Alloc], key func(*fleet.Alloc) string) (pageOfItems, error) {
 	show, err := allocStubs(r)
 	if err != nil {

@@ -92,11 +92,11 @@ type Edges interface {
 	Talk(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadWriteCloser, error)
 }
 
-// Jobs parses job files and computes what jobs and deployments would lead to.
+// Jobs parses job files and predicts the effects of jobs and deployments.
 type Jobs interface {
 	// Parse reads an HCL or JSON job file; vars is the content of a variables file.
 	Parse(src, vars string) (*fleet.Job, error)
-	// DryRun returns what the scheduler would do if the job were registered now. It changes nothing.
+	// DryRun returns the decisions of the scheduler if the job were registered now. It changes nothing.
 	DryRun(ctx context.Context, job *fleet.Job) (DryRun, error)
 	// Outlook predicts how a deployment ends if no further allocation becomes healthy; nil: it is over or paused.
 	Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook
@@ -110,7 +110,7 @@ type Events interface {
 	Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
 }
 
-// DryRun says what registering a job would lead to.
+// DryRun is the predicted effect of registering a job.
 type DryRun struct {
 	Groups map[string]fleet.DesiredUpdates
 	Failed map[string]*fleet.AllocMetric // by group, for placements that found no node

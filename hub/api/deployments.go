@@ -81,8 +81,8 @@ func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet
 // failedShown is the largest number of failed allocations in a deployment's progress.
 const failedShown = 5
 
-// deploymentProgress answers with the progress of a deployment: the counts of its allocations by group and site,
-// what waits for update windows, its outlook, and its newest failed allocations.
+// deploymentProgress answers with the progress of a deployment: the counts of its allocations by group and site, the
+// allocations that wait for update windows, its outlook, and its newest failed allocations.
 func (a *API) deploymentProgress(v *state.View, _ *http.Request, _ query, d *fleet.Deployment) (any, fleet.Index, error) {
 	shut := a.newWindowTracker(v, d)
 	p := api.Progress{

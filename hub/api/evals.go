@@ -72,7 +72,7 @@ func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Inde
 	return answer, index, nil
 }
 
-// evalStub returns what lists of related evaluations show of an evaluation.
+// evalStub returns the list item of a related evaluation.
 func evalStub(e *fleet.Evaluation) api.EvalStub {
 	return api.EvalStub{
 		ID: e.ID, Namespace: e.Namespace, Priority: e.Priority, Type: e.Type, TriggeredBy: e.TriggeredBy, JobID: e.JobID, NodeID: e.NodeID,

@@ -81,8 +81,8 @@ func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, findRequest
 	} // else the client is gone
 }
 
-// closeAfterDelivery closes the writing side and reads until the client closes, for at most execLinger. A connection
-// that is closed with unread input may discard what was written to it.
+// closeAfterDelivery closes the writing side and reads until the client closes, for at most execLinger: closing a
+// connection with unread input may discard the bytes written to it.
 func closeAfterDelivery(conn net.Conn) {
 	if c, ok := conn.(interface{ CloseWrite() error }); ok && c.CloseWrite() != nil {
 		return

@@ -11,7 +11,7 @@ import (
 	"skerry/hub/state"
 )
 
-// fleetStatus answers with the whole fleet on one page: hubs, sites, nodes, counts of allocations, and what waits.
+// fleetStatus answers with the whole fleet on one page: hubs, sites, nodes, counts of allocations, and waiting work.
 // The parameter filter selects nodes. Without a leader the times of last contact are missing.
 func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
@@ -73,7 +73,7 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []api.HubStatus {
 	return lines
 }
 
-// nodeLine returns what the fleet's page shows of a node, with the counts of its allocations that may still run.
+// nodeLine returns the line of a node on the fleet's page, with the counts of its allocations that may still run.
 func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 	line := api.NodeLine{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
@@ -91,8 +91,8 @@ func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 	return line
 }
 
-// waitingLines lists what waits: blocked or delayed evaluations, and of the listed nodes the initializing ones and
-// the allocations that wait for their node to return or to stop them.
+// waitingLines lists waiting work: blocked or delayed evaluations, and, on the listed nodes, initializing nodes and
+// allocations that wait for their node to return or to stop them.
 func waitingLines(v *state.View, listed map[fleet.NodeID]bool) []api.WaitingLine {
 	lines := []api.WaitingLine{}
 	for e := range v.Evals("*", "") {

@@ -9,7 +9,7 @@ import (
 	"skerry/hub/state"
 )
 
-// listHeld lists the allocations that somebody on site keeps stopped, by id.
+// listHeld lists the allocations that are held on site, by id.
 func (a *API) listHeld(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	sites := func(id fleet.NodeID) string {
 		if n, ok := v.Node(id); ok {

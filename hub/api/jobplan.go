@@ -70,7 +70,7 @@ func byKind(u fleet.DesiredUpdates) map[string]uint64 {
 	return all
 }
 
-// planJob answers with what registering a job would change, in a state that has caught up with the leader.
+// planJob answers with the changes that registering a job would make, in a state that has caught up with the leader.
 func (a *API) planJob(r *http.Request, req api.JobPlanRequest) (any, fleet.Index, error) {
 	job, err := a.decodeValidJob(r, req.Job)
 	if err != nil {

@@ -142,7 +142,7 @@ func (a *API) regionProblems(job *fleet.Job) fleet.Problems {
 // tooLarge returns the problem of a job that exceeds the size that can be sent to an edge; nil: it fits.
 func tooLarge(job *fleet.Job) fleet.Problems {
 	if why := state.CheckSpec(job); why != "" {
-		return fleet.Problems{{Message: why, Hint: "split the job, or let its tasks fetch what is large"}}
+		return fleet.Problems{{Message: why, Hint: "split the job, or let its tasks fetch large data"}}
 	}
 	return nil
 }

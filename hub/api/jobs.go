@@ -38,7 +38,7 @@ func (a *API) listJobs(v *state.View, r *http.Request, q query) (any, fleet.Inde
 // jobKey is the order key of lists that are ordered by namespace and job id.
 func jobKey(j *fleet.Job) string { return j.Namespace + "\x00" + string(j.ID) }
 
-// jobStub returns what lists show of a job; meta adds its metadata.
+// jobStub returns the list item of a job. meta adds its metadata.
 func jobStub(v *state.View, j *fleet.Job, meta bool) api.JobStub {
 	sum := summarize(v, j)
 	stub := api.JobStub{

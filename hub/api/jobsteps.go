@@ -22,7 +22,7 @@ func (a *API) stepRoutes() {
 	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
 }
 
-// validateScale returns what is wrong with a request to scale the job id; nil: nothing.
+// validateScale returns an error if a request to scale the job id is invalid.
 func validateScale(req api.JobScaleRequest, id fleet.JobID) error {
 	wrong := func(format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "scale job %s: %s", id, fmt.Sprintf(format, args...))

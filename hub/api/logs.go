@@ -121,8 +121,8 @@ func copyAndFlush(from io.Reader, rc *http.ResponseController, emit func([]byte)
 	}
 }
 
-// logRequest reads which output of which task a request asks for. It returns the node and the request for its edge,
-// or an error if the parameters are wrong or the node is unreachable.
+// logRequest reads the requested task and output from the parameters. It returns the node and the request for its
+// edge, or an error if the parameters are wrong or the node is unreachable.
 func (a *API) logRequest(r *http.Request) (fleet.NodeID, syncproto.Request, error) {
 	v := a.cfg.State.View()
 	al, err := needAlloc(v, r)

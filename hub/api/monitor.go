@@ -51,7 +51,7 @@ func (a *API) openLogMonitor(r *http.Request) (io.ReadCloser, error) {
 	node, server := p.Get("node_id"), p.Get("server_id")
 	switch {
 	case node != "" && server != "":
-		return nil, fleet.Errorf(fleet.CodeInvalid, "monitor: both node_id and server_id are given").WithHint("give one of them")
+		return nil, fleet.Errorf(fleet.CodeInvalid, "monitor: both node_id and server_id are given").WithHint("give only one of them: server_id is the id of a hub")
 	case node != "":
 		return a.openNodeMonitor(r, fleet.NodeID(node), syncproto.Request{Kind: syncproto.RequestMonitor, Level: level.String(), JSON: asJSON})
 	case server == "leader":

@@ -70,7 +70,7 @@ func pageNodes(r *http.Request, items iter.Seq[*fleet.Node]) (pageOfItems, error
 	})
 }
 
-// nodeStub returns what lists show of a node, without its resources.
+// nodeStub returns the list item of a node, without its resources.
 func nodeStub(n *fleet.Node, attributes bool) api.NodeStub {
 	stub := api.NodeStub{
 		Address: n.Address, ID: n.ID, Datacenter: n.Datacenter, Site: n.AtSite(), Name: n.Name, NodeClass: n.NodeClass,

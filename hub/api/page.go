@@ -113,7 +113,7 @@ func decodeToken(token string, query uint64) (key string, err error) {
 	b, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil || len(b) < 9 || b[0] != tokenVersion {
 		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: %q is not a token of this API", token).
-			WithHint("send what the header %s of the page before said", api.NextTokenHeader)
+			WithHint("send the value of the header %s of the previous page", api.NextTokenHeader)
 	}
 	if binary.BigEndian.Uint64(b[1:]) != query {
 		return "", fleet.Errorf(fleet.CodeInvalid, "read the parameter next_token: it belongs to another query").

@@ -73,12 +73,12 @@ func checkIndex(r *http.Request) (index uint64, given bool, err error) {
 	}
 	if index, err = strconv.ParseUint(s, 10, 64); err != nil {
 		return 0, false, fleet.Errorf(fleet.CodeInvalid, "read the parameter cas: %q is not a whole number", s).
-			WithHint("give the ModifyIndex of what is to be changed, or leave cas out")
+			WithHint("give the ModifyIndex of the object that you change, or leave cas out")
 	}
 	return index, true, nil
 }
 
-// readFunc answers a read from a view. index is the newest change of what it read, for blocking queries.
+// readFunc answers a read from a view. index is the newest change of the objects that it read, for blocking queries.
 type readFunc func(v *state.View, r *http.Request, q query) (answer any, index fleet.Index, err error)
 
 // readHandler serves f as a read: it waits until this hub has caught up with the leader (not with stale), or with

@@ -68,7 +68,7 @@ func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest
 	}
 }
 
-// validateSearch fills in the default context, and returns what is wrong with a search; nil: nothing.
+// validateSearch fills in the default context, and returns an error for an invalid search.
 func validateSearch(req *api.SearchRequest) error {
 	if req.Context == "" {
 		req.Context = contextAll

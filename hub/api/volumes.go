@@ -26,7 +26,7 @@ func (a *API) volumeRoutes() {
 	})
 }
 
-// volumeState returns the state of a volume: that of a ready one goes by its node.
+// volumeState returns the state of a volume. That of a ready volume depends on its node.
 func volumeState(v *state.View, vol *fleet.Volume) string {
 	if n, ok := v.Node(vol.NodeID); vol.State == fleet.VolumeReady && (!ok || n.Status != fleet.NodeReady) {
 		return fleet.VolumeUnavailable
@@ -86,7 +86,7 @@ func (a *API) readVolume(v *state.View, _ *http.Request, _ query, vol *fleet.Vol
 	return answer, index, nil
 }
 
-// createVolume chooses a node for a volume, unless the request names one, and has its edge make the folder.
+// createVolume chooses a node for a volume, unless the request names one, and makes its edge create the folder.
 func (a *API) createVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
 	return a.storeVolume(r, req, "create", func(vol *fleet.Volume) {
 		vol.PluginID = cmp.Or(vol.PluginID, fleet.VolumePluginMkdir)
@@ -94,7 +94,7 @@ func (a *API) createVolume(r *http.Request, req api.VolumeRequest) (any, fleet.I
 	})
 }
 
-// registerVolume makes a folder that an edge has already a volume.
+// registerVolume makes an existing folder of an edge a volume.
 func (a *API) registerVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
 	return a.storeVolume(r, req, "register", func(vol *fleet.Volume) { vol.Registered = true })
 }
@@ -103,7 +103,7 @@ func (a *API) registerVolume(r *http.Request, req api.VolumeRequest) (any, fleet
 // verb begins errors.
 func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, prepare func(*fleet.Volume)) (any, fleet.Index, error) {
 	if req.Volume == nil {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s a volume: the request has none", verb)
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s a volume: the request contains no volume", verb)
 	}
 	vol := *req.Volume
 	if ns := r.URL.Query().Get("namespace"); vol.Namespace == "" || ns != "" && ns != fleet.DefaultNamespace {
@@ -134,7 +134,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 			return nil, 0, err
 		}
 		if vol.NodeID, vol.ID = node.ID, fleet.VolumeID(a.cfg.NewID()); node.Status != fleet.NodeReady {
-			warnings = fmt.Sprintf("node %s is %s: the volume is made when it is back", node.Name, node.Status)
+			warnings = fmt.Sprintf("node %s is %s: the volume is created when it is back", node.Name, node.Status)
 		}
 	}
 	res, err := a.commitCommand(r.Context(), state.VolumeStore{Volume: vol, Now: a.cfg.Now().UnixNano()})
@@ -150,7 +150,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 	return api.VolumeAnswer{Volume: &vol, Warnings: warnings, Index: res.Index}, res.Index, nil
 }
 
-// placeVolume returns the node for a new volume: the one that it names, else the suitable one that has the fewest
+// placeVolume returns the node for a new volume: the one that the volume names, else the suitable node with the fewest
 // volumes.
 func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, error) {
 	conditions, err := placement.Conditions(vol.Constraints)
@@ -163,7 +163,7 @@ func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, er
 			return nil, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no node %q", verb, vol.Name, vol.NodeID)
 		}
 		if why := whyNoVolume(n, vol, conditions); why != "" {
-			return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: node %s does not suit: %s", verb, vol.Name, n.Name, why)
+			return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: node %s is not suitable: %s", verb, vol.Name, n.Name, why)
 		}
 		return n, nil
 	}
@@ -186,13 +186,13 @@ func placeVolume(v *state.View, vol *fleet.Volume, verb string) (*fleet.Node, er
 		}
 	}
 	if best == nil {
-		return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: no node suits%s", verb, vol.Name, countReasons(reasons)).
-			WithHint("write node_id for a node that is away: the volume is made when it is back")
+		return nil, fleet.Errorf(fleet.CodeConflict, "%s volume %s: no node is suitable%s", verb, vol.Name, countReasons(reasons)).
+			WithHint("to use a node that is disconnected, write its id as node_id into the volume's file: the volume is created when the node is back")
 	}
 	return best, nil
 }
 
-// countReasons returns why nodes do not suit, with how many each.
+// countReasons lists why nodes do not suit, with the number of nodes for each reason.
 func countReasons(reasons map[string]int) string {
 	text := ""
 	for _, why := range slices.Sorted(maps.Keys(reasons)) {
@@ -201,7 +201,7 @@ func countReasons(reasons map[string]int) string {
 	return text
 }
 
-// whyNoVolume returns why a node cannot have a volume; "": it can.
+// whyNoVolume returns why a node cannot have a volume, or "".
 func whyNoVolume(n *fleet.Node, vol *fleet.Volume, conditions []placement.Condition) string {
 	if vol.NodePool != "" && vol.NodePool != fleet.AllPools && vol.NodePool != n.NodePool {
 		return "node pool " + n.NodePool
@@ -220,8 +220,8 @@ func whyNoVolume(n *fleet.Node, vol *fleet.Volume, conditions []placement.Condit
 	return ""
 }
 
-// deleteVolume has an edge delete a volume that no allocation uses; force forgets the volume of an edge that never
-// comes back.
+// deleteVolume makes an edge delete a volume that no allocation uses. With force it removes the volume of an edge that
+// never comes back from the state.
 func (a *API) deleteVolume(r *http.Request) (any, fleet.Index, error) {
 	q, err := parseQuery(r)
 	if err != nil {
