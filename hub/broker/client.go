@@ -92,7 +92,8 @@ func (c *Client) Nack(ctx context.Context, id fleet.EvalID, token string) error 
 	return c.callWithRef(ctx, methodNack, id, token, c.broker.Nack)
 }
 
-// callWithRef calls the method m with a delivery on the leader, or local if this hub leads.
+// callWithRef calls the method m on the leader with a reference to a delivery. If this hub leads, it calls the
+// function local instead.
 func (c *Client) callWithRef(ctx context.Context, m rpc.Method[deliveryRef, struct{}], id fleet.EvalID, token string, local func(fleet.EvalID, string) error) error {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()

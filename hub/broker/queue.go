@@ -90,7 +90,8 @@ func newQueue(cfg Config) *queue {
 	}
 }
 
-// syncWithState applies the changes of the state up to v, and delivers what is ready.
+// syncWithState applies the changes of evaluations up to v's index, unblocks evaluations, and dispatches ready ones to
+// waiting workers.
 func (q *queue) syncWithState(v *state.View) {
 	for e := range v.EvalsSince(q.cursor) {
 		q.applyEvalChange(e, v)

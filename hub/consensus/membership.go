@@ -36,7 +36,7 @@ func (n *Node) Configuration() ([]state.HubPeer, fleet.Index, error) { return n.
 func (n *Node) currentPeers() ([]state.HubPeer, fleet.Index, error) {
 	r := n.raft.Load()
 	if r == nil {
-		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "list hubs: this one is starting")
+		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "list hubs: this hub is starting")
 	}
 	f := r.GetConfiguration()
 	if err := f.Error(); err != nil {

@@ -91,13 +91,12 @@ func (l *Launcher) Lead(ctx context.Context) error {
 type Launch struct {
 	Job  *fleet.Job
 	Time time.Time // the time of its schedule that the child is for
-	// Upto is the time up to which the job counts as launched then: of several missed times only
-	// the first one gets a child.
+	// Upto is the time up to which the job then counts as launched: of several missed times only the first one gets a
+	// child.
 	Upto time.Time
 }
 
-// Due returns the jobs that are due, ordered by namespace and id, and when the next other one is
-// due (zero: never).
+// Due returns the due jobs, ordered by namespace and id, and when the next other job is due (zero: never).
 func Due(v *state.View, now time.Time) (due []Launch, again time.Time) {
 	for j := range v.PeriodicJobs() {
 		if j.Stop || !j.Periodic.Enabled || j.IsParameterized() {
@@ -123,7 +122,7 @@ func lastLaunchTime(v *state.View, j *fleet.Job) time.Time {
 	return time.Unix(0, max(v.Launched(j.Namespace, j.ID), j.SubmitTime))
 }
 
-// launchedUpTo is the Upto of a launch for the time at: now if later times of the schedule are over too.
+// launchedUpTo is the Upto of a launch for the time at: now if later times of the schedule have passed too.
 func launchedUpTo(j *fleet.Job, at, now time.Time) time.Time {
 	if next, err := cron.Next(*j.Periodic, at); err == nil && !next.IsZero() && !next.After(now) {
 		return now
@@ -147,7 +146,7 @@ func (l *Launcher) launchChild(ctx context.Context, d Launch) bool {
 		l.cfg.Log.Warn("periodic job not launched", "job", d.Job.ID, "time", d.Time, "error", err)
 		return false
 	case res.Child == "":
-		l.cfg.Log.Info("periodic job not launched: a child of it is not over", "job", d.Job.ID, "time", d.Time)
+		l.cfg.Log.Info("periodic job not launched: one of its children has not ended", "job", d.Job.ID, "time", d.Time)
 	default:
 		l.cfg.Log.Info("periodic job launched", "job", d.Job.ID, "child", res.Child)
 	}

@@ -130,7 +130,8 @@ func newAffinityScorer(job *fleet.Job, g *fleet.TaskGroup) (*affinityScorer, err
 	return l, nil
 }
 
-// affinityScore returns the sum of the weights that a node matches, as a share of all weights.
+// affinityScore returns the sum of the weights of the affinities that a node matches, divided by the sum of all
+// absolute weights: from -1 to 1.
 func (l *affinityScorer) affinityScore(n *fleet.Node) float64 {
 	matched := 0.0
 	for i, c := range l.conds {
