@@ -316,7 +316,7 @@ func (d *decision) isBatchJob() bool {
 	return d.in.Job != nil && fleet.RunsToCompletion(d.in.Job.Type)
 }
 
-// summarizeGroups counts the decisions by group.
+// summarizeGroups counts the stops, placements and updates of the output in its GroupSummary of each group.
 func (d *decision) summarizeGroups() {
 	count := func(group string, add func(*GroupSummary)) {
 		s := d.out.Groups[group]

@@ -72,8 +72,9 @@ func (d *decision) waitingEvals() []fleet.EvalID {
 	return ids
 }
 
-// findServingEval returns an evaluation of ids at the requested time or at most followUpWindow later. It
-// prefers the one that the allocation waits for already. at has the times of evaluations.
+// findServingEval returns an evaluation of ids that can serve the request: its time, by at, is the requested one or at
+// most followUpWindow later. It prefers the evaluation that the allocation already waits for, and then the first in
+// ids.
 func (w evalRequest) findServingEval(at map[fleet.EvalID]time.Time, ids []fleet.EvalID) (fleet.EvalID, bool) {
 	fits := func(id fleet.EvalID) bool {
 		t, ok := at[id]

@@ -138,8 +138,8 @@ func (c Change) Apply(job *fleet.Job) fleet.Alloc {
 	return a
 }
 
-// Unplaced returns a copy of a failed allocation whose replacement found no node. Its reschedule tracker
-// says so, and the next decision tries again.
+// Unplaced returns a copy of a failed allocation whose replacement found no node. It sets LastReschedule to
+// fleet.RescheduleUnplaced, so that the next decision tries again. job is passed to Apply.
 func (c Change) Unplaced(job *fleet.Job) fleet.Alloc {
 	a := c.Apply(job)
 	t := fleet.RescheduleTracker{}

@@ -228,8 +228,9 @@ func (r *rollout) newDeploymentState() fleet.DeploymentState {
 	}
 }
 
-// beginOrEndDeployment begins a deployment if a group changes and there is none, or ends the active one as
-// successful if all groups are complete. Placements and updates of the newest version become part of it.
+// beginOrEndDeployment begins a deployment if none is active and a group with an update block changes. Otherwise it
+// ends the active one as successful if all groups are complete and promoted. In both cases it adds the placements and
+// updates of the newest version to the deployment.
 func (d *decision) beginOrEndDeployment() {
 	if d.in.Job.Stopped() {
 		return
