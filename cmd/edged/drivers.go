@@ -13,8 +13,8 @@ func (f *Flags) addDriverFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&f.DeniedEnv, "raw-exec-denied-envvars", nil, "variables of the agent's environment that raw_exec tasks do not get")
 	flags.StringVar(&f.OCIRuntime, "oci-runtime", "", "program of the OCI runtime of exec and java tasks (default: crun or runc in PATH)")
 	flags.StringArrayVar(&f.Chroot, "exec-chroot", nil, "folder of this machine that exec and java tasks see, read-only, PATH or PATH=PATH-IN-TASK; may be repeated (default: /bin, /etc, /lib, /lib32, /lib64, /sbin, /usr)")
-	flags.StringSliceVar(&f.Machines.ImagePaths, "qemu-image-path", nil, "folder of this machine whose images qemu tasks may use; may be repeated or a list with commas")
-	flags.StringSliceVar(&f.Machines.AllowedArgs, "qemu-allow-args", nil, "flags of QEMU that args of qemu tasks may hold, such as -device (default: all)")
+	flags.StringSliceVar(&f.Machines.ImagePaths, "qemu-image-path", nil, "folder of this machine whose images qemu tasks may use (default: none, only images in the task's folders); may be repeated or a list with commas")
+	flags.StringSliceVar(&f.Machines.AllowedArgs, "qemu-allow-args", nil, "flags that qemu tasks may pass to QEMU in args, such as -device (default: all)")
 }
 
 // chrootFolders reads the values of --exec-chroot. None are nil: the driver's default.

@@ -34,10 +34,10 @@ type Network struct {
 }
 
 func (n *Network) addNetworkFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&n.Advertise, "advertise", "", "IP address at which others reach the tasks of this edge (default: the address that it dials hubs from)")
-	flags.StringSliceVar(&n.Hosts, "host-network", nil, "NAME=IP of a network on which jobs may ask for ports; may be repeated")
+	flags.StringVar(&n.Advertise, "advertise", "", "IP address at which services and ports of this edge are offered (default: the address that the edge dials hubs from)")
+	flags.StringSliceVar(&n.Hosts, "host-network", nil, "NAME=IP of a host network: jobs may ask for ports on this address of the machine; may be repeated")
 	flags.StringArrayVar(&n.Volumes, "host-volume", nil, "NAME=PATH of a folder that jobs may mount as a host volume, NAME=PATH:ro for a read-only one; may be repeated")
-	flags.StringVar(&n.ReservedPorts, "reserved-ports", "", "ports that are never assigned, such as 22,8000-8100")
+	flags.StringVar(&n.ReservedPorts, "reserved-ports", "", "ports that no job gets, static or dynamic, such as 22,8000-8100")
 	flags.IntVar(&n.MinDynamic, "min-dynamic-port", fleet.MinDynamicPort, "first port to assign to jobs that ask for any port")
 	flags.IntVar(&n.MaxDynamic, "max-dynamic-port", fleet.MaxDynamicPort, "last port to assign to jobs that ask for any port")
 	flags.StringVar(&n.PluginPath, "cni-path", network.DefaultPluginPath, "folders of CNI plugins, separated by colons")

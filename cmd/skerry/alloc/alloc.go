@@ -28,7 +28,7 @@ func Command(s *command.Session) *cobra.Command {
 		execCommand(s), checksCommand(s))
 }
 
-// Shortcuts are the commands that also stand without their group.
+// Shortcuts are the commands that also exist without their group.
 func Shortcuts(s *command.Session) []*cobra.Command {
 	return []*cobra.Command{logsCommand(s), fsCommand(s), execCommand(s)}
 }
@@ -110,7 +110,7 @@ func writeTask(out *console.Output, name string, s fleet.TaskState) {
 	out.Table(events)
 }
 
-// addAssignedResources adds what an allocation was given of its node beside amounts.
+// addAssignedResources adds the cores, ports and devices that an allocation got.
 func addAssignedResources(t *console.Table, a *fleet.AssignedResources) {
 	if a == nil {
 		return
@@ -138,7 +138,7 @@ func writePlacement(out *console.Output, m *fleet.AllocMetric) {
 	if m == nil || len(m.ScoreMetaData) == 0 {
 		return
 	}
-	out.Line("\nPlacement: %d nodes looked at, %d did not suit, %d were full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
+	out.Line("\nPlacement: %d nodes evaluated, %d not suitable, %d full", m.NodesEvaluated, m.NodesFiltered, m.NodesExhausted)
 	for _, counts := range []map[string]int{m.ConstraintFiltered, m.DimensionExhausted} {
 		for _, why := range slices.Sorted(maps.Keys(counts)) {
 			out.Line("  %d: %s", counts[why], why)
@@ -169,7 +169,7 @@ func writePlacement(out *console.Output, m *fleet.AllocMetric) {
 func writeUsage(out *console.Output, u usage.Alloc) {
 	out.Line("")
 	if len(u.Tasks) == 0 {
-		out.Line("No running task reports what it uses.")
+		out.Line("No running task reports its usage.")
 		return
 	}
 	t := console.NewTable("TASK", "CPU", "OF A CORE", "MEMORY", "SWAP", "PROCESSES")

@@ -16,6 +16,8 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var o client.StopOptions
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation, and let its job place a new one", Args: cobra.ExactArgs(1),
+		Long: "Stop an allocation, and let its job place a new one. The command follows the evaluation until the new allocation\n" +
+			"runs. A disconnected edge stops the allocation when it is back.",
 		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			answer, err := c.Hub.StopAlloc(c.Context(), stub.ID, o)
 			if err != nil {
@@ -23,7 +25,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 			}
 			done := "Allocation " + console.ID(stub.ID) + " stops"
 			if answer.EvalID == "" {
-				done = "Allocation " + console.ID(stub.ID) + " has ended, or stops already"
+				done = "Allocation " + console.ID(stub.ID) + " has ended or is already stopping"
 			}
 			return follow.ShowAnswer(c, answer, answer.EvalID, detach, done)
 		}),
@@ -57,8 +59,8 @@ func signalCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// requestCommand is a command that has an allocation's edge do something with a task, or with all that run.
-// done says what the allocation then is.
+// requestCommand makes a command that sends a request about a task, or all running tasks, to an allocation's edge.
+// done is the past participle for the output.
 func requestCommand(s *command.Session, task *string, done string, ask func(*command.Call, fleet.AllocID) error) *cobra.Command {
 	c := &cobra.Command{
 		Args: cobra.RangeArgs(1, 2),

@@ -18,7 +18,7 @@ func execCommand(s *command.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command in a task of an allocation", Args: cobra.MinimumNArgs(2),
 		Long: "Run a command in the folder and with the environment of a running task. The command ends\n" +
-			"with the task, with the session, and when the node loses its link. The exit code is that of the command.\n" +
+			"with the task, with the session, and when the node loses its link. The exit code is the command's.\n" +
 			"On a terminal, ~. at the start of a line ends the session.",
 		Annotations: map[string]string{console.Foreign: "behind the allocation"},
 		RunE: s.Run(func(c *command.Call) error {

@@ -58,7 +58,7 @@ func logsCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// anyAllocFlags is --job: what is named is a job, and any allocation of it will do.
+// anyAllocFlags has --job, with which the argument is a job, and any allocation of it may be used.
 type anyAllocFlags struct {
 	job   bool
 	group string
@@ -69,7 +69,7 @@ func (f *anyAllocFlags) addFlags(c *cobra.Command) {
 	c.Flags().StringVar(&f.group, "group", "", "with --job, use an allocation of this group")
 }
 
-// chooseAlloc finds the allocation that is meant: one that runs, where there is one of those.
+// chooseAlloc finds the allocation to use, preferably a running one.
 func (f *anyAllocFlags) chooseAlloc(c *command.Call, id string) (api.AllocStub, error) {
 	var none api.AllocStub
 	if !f.job {
@@ -108,15 +108,15 @@ func (f *anyAllocFlags) chooseAlloc(c *command.Call, id string) (api.AllocStub, 
 
 // Bounds of a search for the last lines of a text.
 const (
-	// tailLines is how many lines are shown where no flag says how many.
+	// tailLines is the number of lines to show if no flag gives one.
 	tailLines = 10
-	// tailGuess is how many bytes a line is taken to have at first.
+	// tailGuess is the assumed length of a line in bytes.
 	tailGuess = 128
-	// tailBound is how many bytes at the end are searched for lines.
+	// tailBound is the number of bytes at the end that are searched for lines.
 	tailBound = 16 << 20
 )
 
-// tailFlags say how much of the end of something is shown.
+// tailFlags say how much of the end of a text is shown.
 type tailFlags struct {
 	tail         bool
 	lines, bytes int64
@@ -129,8 +129,8 @@ func (f *tailFlags) addFlags(c *cobra.Command) {
 	c.MarkFlagsMutuallyExclusive("lines", "bytes")
 }
 
-// startOffset is how far before the end to begin; -1: at the start. open opens the text
-// that there is now at a number of bytes before its end.
+// startOffset returns how far before the end to begin; -1 means at the start. open opens the present text at a number
+// of bytes before its end.
 func (f *tailFlags) startOffset(open func(before int64) (io.ReadCloser, error)) (int64, error) {
 	if f.lines < 0 || f.bytes < 0 {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "show the last lines: %d is not a number of lines or bytes", min(f.lines, f.bytes))
@@ -154,7 +154,7 @@ func (f *tailFlags) startOffset(open func(before int64) (io.ReadCloser, error)) 
 	return -1, nil
 }
 
-// lastLines is how many bytes the last lines have.
+// lastLines returns the length in bytes of the last lines.
 func lastLines(lines int64, read func(before int64) ([]byte, error)) (int64, error) {
 	for before := min(lines, tailBound/tailGuess) * tailGuess; ; before = min(before*4, tailBound) {
 		b, err := read(before)
@@ -170,8 +170,8 @@ func lastLines(lines int64, read func(before int64) ([]byte, error)) (int64, err
 	}
 }
 
-// lineStart is where the last lines begin; 0: there are no more than these. The last
-// one may be unfinished.
+// lineStart returns the position at which the last lines begin; 0 if there are no more than these. The last line may
+// be unfinished.
 func lineStart(b []byte, lines int64) int {
 	at := len(b)
 	if at > 0 && b[at-1] == '\n' {

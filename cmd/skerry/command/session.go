@@ -203,7 +203,7 @@ func AddDetach(c *cobra.Command, detach *bool) {
 
 // AddNoShutdownDelay adds --no-shutdown-delay to a command that stops allocations.
 func AddNoShutdownDelay(c *cobra.Command, noDelay *bool) {
-	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also if it has begun")
+	c.Flags().BoolVar(noDelay, "no-shutdown-delay", false, "skip the shutdown_delay of groups and tasks, also one that is running already")
 }
 
 // AddYes adds --yes, which scripts for Nomad give.

@@ -27,7 +27,7 @@ func Command(s *command.Session) *cobra.Command {
 
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "List deployments, the newest first", Args: cobra.NoArgs, RunE: s.Run(listDeployments),
+		Use: "list", Short: "List active and ended deployments, the newest first", Args: cobra.NoArgs, RunE: s.Run(listDeployments),
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// actionFlags say where an action runs.
+// actionFlags select the action and its allocation.
 type actionFlags struct {
 	terminal.Flags
 	job, group, alloc string
@@ -64,7 +64,7 @@ func ActionCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// findJob finds the job, and the allocation where one is named.
+// findJob returns the job, and the allocation if one is named.
 func (f *actionFlags) findJob(c *command.Call) (fleet.JobID, error) {
 	if f.job == "" && f.alloc == "" {
 		return "", fleet.Errorf(fleet.CodeInvalid, "run an action: neither a job nor an allocation is named").
@@ -84,7 +84,7 @@ func (f *actionFlags) findJob(c *command.Call) (fleet.JobID, error) {
 	return stub.JobID, nil
 }
 
-// filterActions are the actions of the group and the task that are named.
+// filterActions returns the actions of the named group and task.
 func (f *actionFlags) filterActions(actions []api.JobAction) []api.JobAction {
 	list := []api.JobAction{}
 	for _, a := range actions {

@@ -54,7 +54,7 @@ func dispatchCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// readPayload reads the payload's file, where one is named.
+// readPayload reads the payload's file, if one is named.
 func readPayload(c *command.Call) ([]byte, error) {
 	switch {
 	case len(c.Args) == 1:
@@ -87,7 +87,7 @@ func parseKeyValues(list []string) (map[string]string, error) {
 //go:embed example.hcl
 var exampleJob string
 
-// initCommand writes an example of a job file, never over a file that exists.
+// initCommand writes an example job file. It never replaces an existing file.
 func initCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example job file", Args: cobra.MaximumNArgs(1),

@@ -27,7 +27,7 @@ func Command(s *command.Session) *cobra.Command {
 		startCommand(s), prefetchCommand(s), initCommand(s))
 }
 
-// Shortcuts are the commands that also stand without their group.
+// Shortcuts are the commands that also exist without their group.
 func Shortcuts(s *command.Session) []*cobra.Command {
 	return []*cobra.Command{runCommand(s), planCommand(s), validateCommand(s), stopCommand(s), inspectCommand(s), initCommand(s)}
 }
@@ -109,7 +109,7 @@ func revertCommand(s *command.Session) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			c.Out.Say(answer, "Job %q goes back to what version %s was", stub.ID, c.Args[1])
+			c.Out.Say(answer, "Job %q is reverted to version %s", stub.ID, c.Args[1])
 			if detach || answer.EvalID == "" || c.Out.IsJSON() {
 				return nil
 			}
@@ -139,7 +139,7 @@ func periodicCommand(s *command.Session) *cobra.Command {
 	return command.Group("periodic", "Launch periodic jobs now", force)
 }
 
-// evaluatingCommand is a command that makes an evaluation of a job. done says what the job then is.
+// evaluatingCommand makes a command that creates an evaluation of a job. done describes the result for the output.
 func evaluatingCommand(s *command.Session, done string, ask func(*command.Call, fleet.JobID) (api.EvalAnswer, error)) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
@@ -214,7 +214,7 @@ func promoteCommand(s *command.Session) *cobra.Command {
 			}
 			if !d.Active() {
 				return fleet.Errorf(fleet.CodeInvalid, "promote job %q: it has no running deployment", job.ID).
-					WithHint("skerry job deployments lists earlier ones")
+					WithHint("register a version with canaries first; skerry job deployments %s lists earlier deployments", job.ID)
 			}
 			return p.Change().Apply(c, string(d.ID))
 		}),

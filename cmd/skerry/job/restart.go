@@ -51,13 +51,13 @@ func restartCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// What may be done about an allocation that does not come back.
+// Actions for an allocation that does not run again.
 const (
 	onErrorAsk  = "ask"
 	onErrorFail = "fail"
 )
 
-// restarter is a job's allocations being restarted, some at a time.
+// restarter restarts a job's allocations in batches.
 type restarter struct {
 	groups     []string
 	task       string
@@ -76,12 +76,12 @@ type restarter struct {
 	total int
 }
 
-// restartOutcome is what became of the allocations.
+// restartOutcome is the result for the allocations.
 type restartOutcome struct {
 	JobID     fleet.JobID
 	Restarted []fleet.AllocID
 	Failed    []fleet.AllocID
-	Away      []fleet.AllocID // out of reach: left alone
+	Away      []fleet.AllocID // on disconnected nodes: not restarted
 }
 
 func (r *restarter) runRestart() error {
@@ -117,7 +117,7 @@ func (r *restarter) runRestart() error {
 	return r.restartInBatches(r.Context(), chosen, size)
 }
 
-// validateRestart refuses what contradicts itself.
+// validateRestart refuses contradicting flags.
 func (r *restarter) validateRestart() error {
 	switch {
 	case r.onError != onErrorAsk && r.onError != onErrorFail:
@@ -137,7 +137,7 @@ func (r *restarter) validateRestart() error {
 	return nil
 }
 
-// chooseAllocs picks what runs, in the order of names, and notes what is out of reach.
+// chooseAllocs returns the running allocations in the order of names, and records the unreachable ones.
 func (r *restarter) chooseAllocs(all []api.AllocStub) []api.AllocStub {
 	var chosen []api.AllocStub
 	for _, a := range all {
@@ -155,7 +155,7 @@ func (r *restarter) chooseAllocs(all []api.AllocStub) []api.AllocStub {
 	return chosen
 }
 
-// batchOf reads how many are restarted at a time: at least one.
+// batchOf parses the size of a batch: at least one.
 func batchOf(text string, all int) (int, error) {
 	number, percent := strings.CutSuffix(text, "%")
 	n, err := strconv.Atoi(number)
@@ -207,7 +207,7 @@ func (r *restarter) waitBetweenBatches(ctx context.Context) error {
 	}
 }
 
-// restartBatch restarts some, and waits until they run.
+// restartBatch restarts a batch, and waits until its allocations run.
 func (r *restarter) restartBatch(ctx context.Context, batch []api.AllocStub) error {
 	waits := make([]func(context.Context) error, len(batch))
 	for i, a := range batch {
@@ -239,7 +239,7 @@ func (r *restarter) restartBatch(ctx context.Context, batch []api.AllocStub) err
 	return nil
 }
 
-// askYesNo asks a question. No answer is a no.
+// askYesNo asks a question. No answer counts as no.
 func (r *restarter) askYesNo(question string) bool {
 	if r.yes {
 		return true
@@ -253,7 +253,7 @@ func (r *restarter) askYesNo(question string) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// startRestart restarts or replaces an allocation, and returns what waits until that is done.
+// startRestart restarts or replaces an allocation, and returns a function that waits until that is done.
 func (r *restarter) startRestart(ctx context.Context, a api.AllocStub) (func(context.Context) error, error) {
 	if r.reschedule {
 		answer, err := r.Hub.StopAlloc(ctx, a.ID, client.StopOptions{})
@@ -263,7 +263,7 @@ func (r *restarter) startRestart(ctx context.Context, a api.AllocStub) (func(con
 	return func(ctx context.Context) error { return r.waitForTasksAgain(ctx, a) }, err
 }
 
-// waitForTasksAgain waits until the tasks that ran do so again.
+// waitForTasksAgain waits until the tasks that ran before run again.
 func (r *restarter) waitForTasksAgain(ctx context.Context, before api.AllocStub) error {
 	return r.waitForAlloc(ctx, before.ID, func(a fleet.Alloc) (bool, error) {
 		if err := whyNotRunning(a); err != nil {
@@ -281,7 +281,7 @@ func (r *restarter) waitForTasksAgain(ctx context.Context, before api.AllocStub)
 	})
 }
 
-// waitForReplacement waits until what took an allocation's place runs.
+// waitForReplacement waits until the replacement of an allocation runs.
 func (r *restarter) waitForReplacement(ctx context.Context, id fleet.AllocID, evalID fleet.EvalID) error {
 	if evalID != "" {
 		e, err := follow.Await(ctx, r.Hub, evalID)
@@ -305,7 +305,7 @@ func (r *restarter) waitForReplacement(ctx context.Context, id fleet.AllocID, ev
 	})
 }
 
-// waitForAlloc reads an allocation until something is true of it.
+// waitForAlloc reads an allocation until done returns true or an error.
 func (r *restarter) waitForAlloc(ctx context.Context, id fleet.AllocID, done func(fleet.Alloc) (bool, error)) error {
 	var index fleet.Index
 	for {
@@ -319,7 +319,7 @@ func (r *restarter) waitForAlloc(ctx context.Context, id fleet.AllocID, done fun
 	}
 }
 
-// whyNotRunning says why an allocation will not run.
+// whyNotRunning returns why an allocation will not run.
 func whyNotRunning(a fleet.Alloc) error {
 	if a.ClientStatus == fleet.ClientUnknown {
 		return fmt.Errorf("its node %s lost its link", a.NodeName)

@@ -86,7 +86,7 @@ func validateCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-// allWarnings are the warnings of the hub, and those of the file about what was left out before it was sent.
+// allWarnings returns the warnings of the hub, and those of the file about parts that were left out before sending.
 func allWarnings(hub string, job *fleet.Job) []string {
 	lines := strings.FieldsFunc(hub, func(r rune) bool { return r == '\n' })
 	for _, line := range validate.Warnings(job) {
@@ -97,7 +97,8 @@ func allWarnings(hub string, job *fleet.Job) []string {
 	return lines
 }
 
-// fileWarnings are the warnings that need no hub: those of the job, and the drivers that this release does not know.
+// fileWarnings returns the warnings that need no hub: those of the job, and those about drivers that this release does
+// not know.
 func fileWarnings(job *fleet.Job) []string {
 	return append(validate.Warnings(job), validate.DriverWarnings(job, builtin.Names(), nil)...)
 }
@@ -123,11 +124,11 @@ func writeValidation(c *command.Call, job *fleet.Job, err error) error {
 	return &console.ExitError{Code: 1, Err: err, Silent: true}
 }
 
-// fileFlags say how a job file is evaluated.
+// fileFlags say how a job file is read.
 type fileFlags struct {
 	vars     []string
 	varFiles []string
-	// readOnly accepts also what cannot be registered yet.
+	// readOnly also accepts jobs that cannot be registered yet.
 	readOnly bool
 
 	// source is the file as it was read.
@@ -139,7 +140,7 @@ func (f *fileFlags) addFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file with variables; may be repeated")
 }
 
-// repeatArgs is how the same file is given to another command.
+// repeatArgs returns the arguments with which another command reads the same file.
 func (f *fileFlags) repeatArgs(name string) string {
 	var line []string
 	for _, path := range f.varFiles {
@@ -151,7 +152,7 @@ func (f *fileFlags) repeatArgs(name string) string {
 	return strings.Join(append(line, quoted(name)), " ")
 }
 
-// quoted is an argument as a shell takes it.
+// quoted returns an argument quoted for a shell.
 func quoted(arg string) string {
 	if plainArg.MatchString(arg) {
 		return arg
@@ -159,10 +160,10 @@ func quoted(arg string) string {
 	return "'" + strings.ReplaceAll(arg, "'", `'\''`) + "'"
 }
 
-// plainArg is what means nothing to a shell.
+// plainArg matches arguments without special characters of a shell.
 var plainArg = regexp.MustCompile(`^[A-Za-z0-9_./=:,@%+-]+$`)
 
-// parseJob reads a job file, "-" being the standard input.
+// parseJob reads a job file; "-" is the standard input.
 func (f *fileFlags) parseJob(c *command.Call, name string) (*fleet.Job, error) {
 	opts := jobspec.Options{Now: time.Now(), Vars: f.vars, Environ: os.Environ(), Configs: builtin.Configs(), ForRegistration: !f.readOnly}
 	f.source = &fleet.Submission{Format: fleet.FormatHCL2, VariableFlags: map[string]string{}}

@@ -61,7 +61,7 @@ func scalingEventsCommand(s *command.Session) *cobra.Command {
 	}
 }
 
-// groupOf is the group that is named, or the only one.
+// groupOf returns the named group, or the only one.
 func groupOf(job *fleet.Job, named []string) (string, error) {
 	switch {
 	case len(named) > 0:
@@ -133,7 +133,7 @@ func policyInfoCommand(s *command.Session) *cobra.Command {
 	}
 }
 
-// findPolicy finds the scaling policy of an id that may be abbreviated.
+// findPolicy finds a scaling policy by its id, which may be abbreviated.
 func findPolicy(c *command.Call) (p api.ScalingPolicy, err error) {
 	list, err := c.Hub.ScalingPolicies(c.Context(), client.List{})
 	if err != nil {
@@ -149,7 +149,7 @@ func findPolicy(c *command.Call) (p api.ScalingPolicy, err error) {
 	return p, fleet.Errorf(fleet.CodeConflict, "%q begins the ids of %d scaling policies", c.Args[0], len(list)).WithHint("give more of the id")
 }
 
-// target is what a policy is about.
+// target returns the job, group or task that a policy scales.
 func target(p api.ScalingStub) string {
 	of := p.Target["Job"] + "." + p.Target["Group"]
 	if task := p.Target["Task"]; task != "" {

@@ -100,7 +100,7 @@ func summaryLine(s *fleet.JobSummary) string {
 	return line
 }
 
-// jobDetails are what job status shows of one job.
+// jobDetails are the details of one job for job status.
 type jobDetails struct {
 	Job         *fleet.Job
 	Summary     fleet.JobSummary
@@ -108,15 +108,15 @@ type jobDetails struct {
 	Evaluations []fleet.Evaluation
 	// Deployment is the newest deployment; nil: there was none.
 	Deployment *api.Progress `json:",omitempty"`
-	// Children are the jobs that were made of it, by its times or by dispatch.
+	// Children are the jobs that were launched or dispatched from it.
 	Children []api.JobStub `json:",omitempty"`
 }
 
 // statusFlags says how much of a job is shown.
 type statusFlags struct{ all, evals, brief bool }
 
-// newestProgress is the progress of a job's newest deployment; nil: there was none, or the hubs have
-// removed it.
+// newestProgress returns the progress of a job's newest deployment. It returns nil if there was none, or if the hubs
+// have removed it.
 func newestProgress(c *command.Call, id fleet.JobID) (*api.Progress, error) {
 	d, err := c.Hub.JobDeployment(c.Context(), id)
 	if err != nil || d == nil {
@@ -129,7 +129,7 @@ func newestProgress(c *command.Call, id fleet.JobID) (*api.Progress, error) {
 	return &p, err
 }
 
-// childrenOf are the jobs that were made of one, the newest first.
+// childrenOf returns the jobs that were launched or dispatched from a job, the newest first.
 func childrenOf(c *command.Call, id fleet.JobID) ([]api.JobStub, error) {
 	list, err := c.Hub.Jobs(c.Context(), client.List{Prefix: string(id) + "/"})
 	if err != nil {
@@ -209,7 +209,7 @@ func writeLaunches(out *console.Output, allocs []api.AllocStub) {
 	}
 }
 
-// nextLaunch says when a periodic job is launched.
+// nextLaunch says when a periodic job is launched next.
 func nextLaunch(j *fleet.Job) string {
 	switch {
 	case j.Stop:
@@ -228,7 +228,7 @@ func nextLaunch(j *fleet.Job) string {
 	return fmt.Sprintf("%s, in %s", at.Local().Format("2006-01-02 15:04:05 MST"), console.Span(at.Sub(now)))
 }
 
-// writeChildren lists the jobs that were made of one that does not run itself.
+// writeChildren lists the children of a job that does not run itself.
 func (d *jobDetails) writeChildren(out *console.Output) {
 	made := "dispatched"
 	if d.Job.IsPeriodic() {
@@ -246,8 +246,7 @@ func (d *jobDetails) writeChildren(out *console.Output) {
 	out.Table(t)
 }
 
-// writeAllocs lists allocations by name, and the newest of a name first; those that have ended
-// only if asked for.
+// writeAllocs lists allocations by name, the newest of a name first. Ended ones are listed only with all.
 func writeAllocs(out *console.Output, allocs []api.AllocStub, all bool) {
 	command.NewestFirst(allocs, func(a api.AllocStub) fleet.Index { return a.CreateIndex })
 	slices.SortStableFunc(allocs, func(a, b api.AllocStub) int { return strings.Compare(a.Name, b.Name) })

@@ -16,9 +16,9 @@ import (
 func (f *localFlags) execCommand() *cobra.Command {
 	var req local.ExecRequest
 	c := &cobra.Command{
-		Use: "exec ALLOC COMMAND [ARG]...", Short: "Run a command beside a task", Args: cobra.MinimumNArgs(2),
-		Long: `Run a command beside a running task, with the task's files and environment. The history says who ran which program.
-The exit code is the command's.`,
+		Use: "exec ALLOC COMMAND [ARG]...", Short: "Run a command in the environment of a task", Args: cobra.MinimumNArgs(2),
+		Long: `Run a command in the environment of a running task: with its files, variables and isolation. The job must allow
+exec on site. The journal records who ran which program (skerry local history). The exit code is the command's.`,
 		Example: `  skerry local exec --data-dir /var/lib/skerry-edge --task backend 1d697ed5 ls -l`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			req.Alloc, req.Command = fleet.AllocID(args[0]), args[1:]
@@ -40,7 +40,7 @@ The exit code is the command's.`,
 			return err
 		}),
 	}
-	c.Flags().StringVar(&req.Task, "task", "", "task to run it beside (default: the only one)")
+	c.Flags().StringVar(&req.Task, "task", "", "task in whose environment the command runs; needed if the allocation has several")
 	c.Flags().BoolVarP(&req.TTY, "tty", "t", false, "give the command a terminal of its own, as an interactive shell needs it")
 	c.Flags().SetInterspersed(false) // flags behind ALLOC are the command's
 	return c

@@ -114,11 +114,11 @@ func writeStatus(out *console.Output, s local.Status, all bool, now time.Time) {
 		out.Table(allocs)
 	}
 	if hidden > 0 {
-		out.Line("\n%s that ended not shown: --all shows them.", console.Count(hidden, "allocation"))
+		out.Line("\n%s that ended not shown; use --all to show them.", console.Count(hidden, "allocation"))
 	}
 }
 
-// writeFacts writes what is known of the edge, a line each.
+// writeFacts writes the facts about the edge, one on each line.
 func writeFacts(out *console.Output, s local.Status) {
 	t := console.NewTable()
 	t.Add("Edge", fmt.Sprintf("%s (%s)", s.Name, fleet.Short(s.NodeID)))
@@ -132,7 +132,7 @@ func writeFacts(out *console.Output, s local.Status) {
 	t.AddSet("Fenced", s.Link.Fenced)
 	t.AddSet("Cluster went back", s.Link.WentBack)
 	j := s.Journal
-	t.Add("Journal", fmt.Sprintf("rows %d to %d, %d not at the cluster yet, %d KiB", j.First, j.Last, j.Unacknowledged, j.Bytes>>10))
+	t.Add("Journal", fmt.Sprintf("rows %d to %d, %d not yet acknowledged by the hubs, %d KiB", j.First, j.Last, j.Unacknowledged, j.Bytes>>10))
 	if j.Dropped > 0 {
 		t.Add("", fmt.Sprintf("%d rows of low priority were dropped at the bound", j.Dropped))
 	}
@@ -140,7 +140,7 @@ func writeFacts(out *console.Output, s local.Status) {
 		t.Add("Damaged", damageLine(q))
 	}
 	if j.Lost != "" {
-		t.Add("", "no hub has said yet where to go on: the newest rows have no numbers that count")
+		t.Add("", "rows were lost: a hub must first send the next row number, and until then the newest numbers are provisional")
 	}
 	out.Table(t)
 }
@@ -148,7 +148,7 @@ func writeFacts(out *console.Output, s local.Status) {
 func damageLine(q local.Quarantine) string {
 	lost := fmt.Sprint(q.Lost)
 	if q.EndUnknown {
-		lost = "it is not known how many"
+		lost = "an unknown number"
 		if q.Lost > 0 {
 			lost = fmt.Sprintf("at least %d", q.Lost)
 		}
@@ -232,7 +232,7 @@ func (f *localFlags) logsCommand() *cobra.Command {
 			return f.out.CopyText(ctx, text)
 		}),
 	}
-	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "keep showing what the task writes, until the allocation ends")
+	c.Flags().BoolVarP(&req.Follow, "follow", "f", false, "keep showing new output until the allocation ends")
 	c.Flags().BoolVar(&stderr, "stderr", false, "show stderr instead of stdout")
 	c.Flags().Int64Var(&tail, "tail", 0, "show this number of bytes from the end")
 	return c
@@ -258,8 +258,8 @@ which do not replace it. They show who stopped it and why.`,
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&req.Reason, "reason", "", "why: the hubs show it")
-	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "ignore the shutdown_delay of groups and tasks, also if it has begun")
+	c.Flags().StringVar(&req.Reason, "reason", "", "reason, which the hubs show")
+	c.Flags().BoolVar(&req.NoShutdownDelay, "no-shutdown-delay", false, "skip the shutdown_delay of groups and tasks, also one that is running already")
 	c.Flags().BoolVar(&req.MayReturn, "may-return", false, "end the allocation for good: the hubs may start another one in its place")
 	return c
 }
@@ -278,13 +278,13 @@ the one that they sent in its place starts.`,
 			}
 			what := "It starts now."
 			if s.Waiting == 0 { // an allocation that has ended does not run again
-				what = "Nothing of that name is here now: it starts when the hubs send it, which takes a link."
+				what = "This edge has no allocation of that name now: one starts when the hubs send it, for which a link is needed."
 			}
 			f.out.Say(s, "%s is no longer stopped on site. %s", s.Name, what)
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "reason, for the history")
+	c.Flags().StringVar(&reason, "reason", "", "reason, shown by skerry local history and by the hubs")
 	return c
 }
 
@@ -292,6 +292,8 @@ func (f *localFlags) restartCommand() *cobra.Command {
 	var reason string
 	c := &cobra.Command{
 		Use: "restart ALLOC [TASK]", Short: "Restart an allocation's tasks, or one of them", Args: cobra.RangeArgs(1, 2),
+		Long: `Restart the tasks of an allocation that have not ended, or only TASK. The job must allow restarts on site. The restart
+policy does not count this restart.`,
 		Example: `  skerry local restart --data-dir /var/lib/skerry-edge 1d697ed5 backend`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			task := ""
@@ -305,7 +307,7 @@ func (f *localFlags) restartCommand() *cobra.Command {
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&reason, "reason", "", "reason, for the history")
+	c.Flags().StringVar(&reason, "reason", "", "reason, shown by skerry local history and by the hubs")
 	return c
 }
 

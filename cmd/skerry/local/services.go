@@ -16,8 +16,8 @@ func (f *localFlags) servicesCommand() *cobra.Command {
 	namespace := ""
 	c := &cobra.Command{
 		Use: "services [NAME]", Short: "Show the services that this edge knows of, with their addresses", Args: cobra.MaximumNArgs(1),
-		Long: `Show the services of the allocations of this edge, or the registrations of one, with their addresses. A service whose
-check fails is shown, and neither DNS nor templates use it.`,
+		Long: `Show the services of this edge's allocations, or only the service NAME, with an address for each allocation. A service
+with a failing check is marked, and neither DNS nor templates use it.`,
 		Example: `  skerry local services --data-dir /var/lib/skerry-edge
   skerry local services --data-dir /var/lib/skerry-edge till`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
@@ -44,7 +44,7 @@ check fails is shown, and neither DNS nor templates use it.`,
 			return nil
 		}),
 	}
-	c.Flags().StringVar(&namespace, "namespace", "", "only services of this namespace (default: of all)")
+	c.Flags().StringVar(&namespace, "namespace", "", "show only services of this namespace (default: all)")
 	return c
 }
 

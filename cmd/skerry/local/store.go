@@ -32,7 +32,7 @@ func (f *localFlags) storeCommand() *cobra.Command {
 
 func (f *localFlags) storeListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "list", Short: "Show what the store holds, the most recently used first", Args: cobra.NoArgs,
+		Use: "list", Short: "List the contents of the store, the most recently used first", Args: cobra.NoArgs,
 		Example: `  skerry local store list --data-dir /var/lib/skerry-edge`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, _ []string) error {
 			s, err := edge.Store(ctx)
@@ -60,7 +60,7 @@ func (f *localFlags) storeListCommand() *cobra.Command {
 func (f *localFlags) storeLoadCommand() *cobra.Command {
 	var source, checksum string
 	c := &cobra.Command{
-		Use: "load FILE", Short: "Load a file into the store, so that it is not fetched", Args: cobra.ExactArgs(1),
+		Use: "load FILE", Short: "Load a file into the store, so that no task fetches it", Args: cobra.ExactArgs(1),
 		Long: `Load a file into the store of this edge, for example from a USB stick. A task whose artifact has that source
 then starts without a network. An artifact with the sha256 checksum of the file finds it whatever its source is.`,
 		Example: `  skerry local store load --data-dir /var/lib/skerry-edge --source https://example.com/app.tar.gz /media/usb/app.tar.gz`,
@@ -108,7 +108,7 @@ func (f *localFlags) storeRemoveCommand() *cobra.Command {
 				return err
 			}
 			if r.Entries == 0 {
-				return fleet.Errorf(fleet.CodeNotFound, "the store has nothing from %s", args[0]).WithHint("'local store list' shows the sources")
+				return fleet.Errorf(fleet.CodeNotFound, "the store has no content from %s", args[0]).WithHint("'local store list' shows the sources")
 			}
 			f.out.Say(r, "%s removed from the store.", console.Count(r.Entries, "entry"))
 			return nil

@@ -10,7 +10,7 @@ import (
 	"skerry/fleet"
 )
 
-// statusSummary says in a few sentences, for whoever stands before the machine, whether it works.
+// statusSummary says in a few sentences, for a person in front of the machine, whether it works.
 func statusSummary(s local.Status, now time.Time) string {
 	parts := []string{linkSentence(s, now), tasksSentence(s.Allocs)}
 	if held := heldSentence(s.Allocs); held != "" {
@@ -33,7 +33,7 @@ func statusSummary(s local.Status, now time.Time) string {
 	return strings.Join(parts, " ")
 }
 
-// linkSentence says whether the hubs are in reach, and since when they are not.
+// linkSentence says whether the hubs are connected, or since when they are not.
 func linkSentence(s local.Status, now time.Time) string {
 	l := s.Link
 	switch {
@@ -54,7 +54,7 @@ func linkSentence(s local.Status, now time.Time) string {
 	return fmt.Sprintf("No link to the hubs since %s (%s).", since.Format(format), durationInWords(l.Away))
 }
 
-// durationInWords writes a duration with its two largest units, as people say it.
+// durationInWords writes a duration in its two largest units.
 func durationInWords(d time.Duration) string {
 	days, hours, minutes := int(d.Hours())/24, int(d.Hours())%24, int(d.Minutes())%60
 	switch {
@@ -68,8 +68,8 @@ func durationInWords(d time.Duration) string {
 	return fmt.Sprintf("%s %d h", console.Count(days, "day"), hours)
 }
 
-// tasksSentence counts the tasks that are to run. What has ended well is not to run any more, and what waits for its next
-// launch not yet.
+// tasksSentence counts the tasks that should run. A task that has ended successfully does not count, nor does one that
+// waits for its next launch.
 func tasksSentence(allocs []local.Alloc) string {
 	running, all := 0, 0
 	for _, a := range allocs {
@@ -77,7 +77,7 @@ func tasksSentence(allocs []local.Alloc) string {
 			continue
 		}
 		if len(a.Tasks) == 0 {
-			all++ // one at least, which has not begun
+			all++ // at least one task, which has not begun
 		}
 		for _, t := range a.Tasks {
 			switch {
@@ -91,7 +91,7 @@ func tasksSentence(allocs []local.Alloc) string {
 	}
 	switch {
 	case all == 0:
-		return "Nothing is to run here."
+		return "No task has to run here."
 	case all == 1 && running == 1:
 		return "The one task runs."
 	}
@@ -102,7 +102,7 @@ func tasksSentence(allocs []local.Alloc) string {
 	return fmt.Sprintf("%d of %s %s.", running, console.Count(all, "task"), verb)
 }
 
-// heldSentence counts the allocations that somebody on site stopped; "": none is.
+// heldSentence counts the held allocations. It returns "" if there are none.
 func heldSentence(allocs []local.Alloc) string {
 	n := 0
 	for _, a := range allocs {

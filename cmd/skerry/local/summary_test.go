@@ -44,9 +44,9 @@ func TestSummary(t *testing.T) {
 				{ClientStatus: fleet.ClientPending, Desired: fleet.DesiredRun, Held: &fleet.Hold{}, Tasks: map[string]fleet.TaskState{"a": waits}},
 			},
 		},
-		"No hub has admitted this machine yet. Nothing is to run here.": {Link: local.Link{State: "enrolling"}},
-		"No hub has answered yet. Nothing is to run here.":              {Enrolled: true, Link: local.Link{State: "connecting"}},
-		"The hubs refuse this machine: a clone. Nothing is to run here. The disk is full: free some space (3 of 8 MiB that the agent keeps for this are left).": {
+		"No hub has admitted this machine yet. No task has to run here.": {Link: local.Link{State: "enrolling"}},
+		"No hub has answered yet. No task has to run here.":              {Enrolled: true, Link: local.Link{State: "connecting"}},
+		"The hubs refuse this machine: a clone. No task has to run here. The disk is full: free some space (3 of 8 MiB that the agent keeps for this are left).": {
 			Enrolled: true, Link: local.Link{State: "fenced", Fenced: "a clone"}, Disk: local.Disk{Full: true, Reserve: 3 << 20, Reserved: 8 << 20},
 		},
 		"Connected to the hubs. Nothing is to run here. New allocations wait: the disk of the data directory has too little free space (12 MiB).": {

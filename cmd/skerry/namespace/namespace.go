@@ -65,8 +65,8 @@ func applyCommand(s *command.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "apply NAME|FILE", Short: "Create or update a namespace", Args: cobra.ExactArgs(1),
 		Long: "Create or update a namespace. The argument is a file in HCL (name, description, a block capabilities and a\n" +
-			"block meta) or in JSON (as inspect shows it); - is the standard input. If there is no such file, the\n" +
-			"argument is the name of the namespace: only its description changes, if one is given.",
+			"block meta) or in JSON (as namespace inspect shows it); - is the standard input. If no such file exists, the\n" +
+			"argument is a name: the namespace is created if it is missing, and --description sets its description.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			src, err := spec.Read(c.InOrStdin(), c.Args[0])
 			var n fleet.Namespace
@@ -88,7 +88,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 			return fmt.Sprintf("Namespace %q applied", n.Name), c.Hub.ApplyNamespace(c.Context(), n)
 		}),
 	}
-	c.Flags().StringVar(&description, "description", "", "purpose of the namespace, if the argument is its name")
+	c.Flags().StringVar(&description, "description", "", "description of the namespace; allowed only if the argument is a name")
 	return c
 }
 

@@ -47,15 +47,15 @@ var switches = []struct {
 }{
 	{"memory-oversubscription", "tasks may use memory up to their memory_max",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.MemoryOversubscriptionEnabled }},
-	{"reject-job-registration", "refuse to register jobs",
+	{"reject-job-registration", "refuse every registration of a job",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.RejectJobRegistration }},
-	{"preempt-service-scheduler", "service jobs may evict others",
+	{"preempt-service-scheduler", "service jobs may evict allocations of lower priority",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.PreemptionConfig.ServiceSchedulerEnabled }},
-	{"preempt-batch-scheduler", "batch jobs may evict others",
+	{"preempt-batch-scheduler", "batch jobs may evict allocations of lower priority",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.PreemptionConfig.BatchSchedulerEnabled }},
-	{"preempt-system-scheduler", "system jobs may evict others",
+	{"preempt-system-scheduler", "system jobs may evict allocations of lower priority",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SystemSchedulerEnabled }},
-	{"preempt-sysbatch-scheduler", "sysbatch jobs may evict others",
+	{"preempt-sysbatch-scheduler", "sysbatch jobs may evict allocations of lower priority",
 		func(c *fleet.SchedulerConfiguration) *bool { return &c.PreemptionConfig.SysBatchSchedulerEnabled }},
 }
 
@@ -64,6 +64,8 @@ func setConfigCommand(s *command.Session) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "set-config", Short: "Change the scheduler configuration", Args: cobra.NoArgs,
+		Long: "Change the scheduler configuration. Values without a flag stay as they are. A flag with =false switches a value\n" +
+			"off, for example --preempt-batch-scheduler=false.",
 		RunE: s.Run(func(c *command.Call) error {
 			now, err := c.Hub.SchedulerConfiguration(c.Context())
 			if err != nil {
@@ -95,7 +97,7 @@ func setConfigCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&algorithm, "scheduler-algorithm", "", "scheduler algorithm: binpack or spread")
-	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "change the configuration only if its modify index is this one")
+	c.Flags().Uint64Var(&checkIndex, "check-index", 0, "change the configuration only if its modify index, as get-config shows it, is this one")
 	for _, one := range switches {
 		c.Flags().Bool(one.flag, false, one.what)
 	}

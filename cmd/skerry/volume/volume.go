@@ -24,16 +24,18 @@ func Command(s *command.Session) *cobra.Command {
 
 // addType adds --type, which scripts for Nomad give.
 func addType(c *cobra.Command, kind *string) {
-	c.Flags().StringVar(kind, "type", fleet.VolumeHost, "type of the volumes; there is only host")
+	c.Flags().StringVar(kind, "type", fleet.VolumeHost, "type of the volumes; host is the only one")
 }
 
-// statusQuery is what the flags of status ask for.
+// statusQuery has the flags of status.
 type statusQuery struct{ kind, node, pool string }
 
 func statusCommand(s *command.Session) *cobra.Command {
 	var q statusQuery
 	c := &cobra.Command{
-		Use: "status [ID]", Short: "List volumes, or show one", Args: cobra.MaximumNArgs(1),
+		Use: "status [ID]", Short: "List dynamic host volumes, or show one", Args: cobra.MaximumNArgs(1),
+		Long: "List dynamic host volumes, or show the one whose id begins with ID. Folders of the flag --host-volume of an\n" +
+			"edge are not listed.",
 		RunE: s.Run(func(c *command.Call) error {
 			if err := checkType(q.kind); err != nil {
 				return err
@@ -160,13 +162,13 @@ func storeCommand(s *command.Session, c *cobra.Command, done string, store func(
 		return nil
 	})
 	command.AddDetach(c, &f.detach)
-	c.Flags().StringVar(&f.id, "id", "", "whole id of a volume to change, instead of that in the file")
+	c.Flags().StringVar(&f.id, "id", "", "complete id of the volume to change, in place of the id in the file")
 	c.Flags().BoolVar(&f.policy, "policy-override", false, "accepted for scripts for Nomad: there are no policies to override")
 	return c
 }
 
-// awaitReady waits until the edge has made a volume. A failure of the edge is an error, although the edge tries
-// again.
+// awaitReady waits until the edge has made a volume. It returns an error when the edge reports a failure, although the
+// edge tries again.
 func awaitReady(c *command.Call, v *fleet.Volume) (fleet.Volume, error) {
 	hub := c.Hub.In(v.Namespace)
 	waiting, index := v.StateDescription, fleet.Index(0)
@@ -186,18 +188,18 @@ func awaitReady(c *command.Call, v *fleet.Volume) (fleet.Volume, error) {
 
 func createCommand(s *command.Session) *cobra.Command {
 	return storeCommand(s, &cobra.Command{
-		Use: "create FILE", Short: "Have a node make a volume, and wait until it is ready",
-		Long: "Have a node make the volume that the file describes, in HCL or in JSON; - is the standard input.\n" +
-			"Without a node_id a suitable node is chosen. With the id of a volume its capabilities, capacity and\n" +
-			"constraints change. The volume of a node that is away is pending until the node is back.",
+		Use: "create FILE", Short: "Create a volume on a node, and wait until it is ready",
+		Long: "Create the volume that the file describes, in HCL or in JSON; - is the standard input.\n" +
+			"Without a node_id the hub chooses a suitable node. With the id of an existing volume, its capabilities,\n" +
+			"capacity and constraints change. On a disconnected node the volume is pending until the node is back.",
 	}, "is created", (*client.Client).CreateVolume)
 }
 
 func registerCommand(s *command.Session) *cobra.Command {
 	return storeCommand(s, &cobra.Command{
-		Use: "register FILE", Short: "Make a folder that a node has already a volume",
-		Long: "Make a folder that a node has already a volume. The file has its host_path and node_id. The folder is never\n" +
-			"deleted.",
+		Use: "register FILE", Short: "Register an existing folder of a node as a volume",
+		Long: "Register an existing folder of a node as a volume. The file names the folder (host_path) and the node\n" +
+			"(node_id). Skerry never deletes the folder.",
 	}, "is registered", (*client.Client).RegisterVolume)
 }
 
@@ -206,8 +208,8 @@ func deleteCommand(s *command.Session) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "delete ID", Short: "Delete a volume that no allocation uses, with its files", Args: cobra.ExactArgs(1),
-		Long: "Delete a volume that no allocation uses. Its node deletes the folder with all files, when it is back if it is\n" +
-			"away. The folder of a registered volume stays.",
+		Long: "Delete a volume that no allocation uses. Its node deletes the folder with all files; a disconnected node does so\n" +
+			"when it is back. The folder of a registered volume stays.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			if err := checkType(kind); err != nil {
 				return "", err
@@ -218,13 +220,13 @@ func deleteCommand(s *command.Session) *cobra.Command {
 			}
 			done := fmt.Sprintf("Volume %q is deleted as soon as its node has deleted its folder.", stub.Name)
 			if force {
-				done = fmt.Sprintf("Volume %q is forgotten. Its folder on the node stays.", stub.Name)
+				done = fmt.Sprintf("Volume %q is removed from the hubs' state. Its folder on the node stays.", stub.Name)
 			}
 			return done, c.Hub.In(stub.Namespace).DeleteVolume(c.Context(), stub.ID, force)
 		}),
 	}
 	addType(c, &kind)
-	c.Flags().BoolVar(&force, "force", false, "forget the volume at once, for a node that never comes back; its folder stays")
+	c.Flags().BoolVar(&force, "force", false, "remove the volume at once, for a node that never comes back; its folder stays")
 	return c
 }
 
@@ -245,7 +247,7 @@ func initCommand(s *command.Session) *cobra.Command {
 				return err
 			}
 			c.Out.Line("%s is written.", name)
-			c.Out.Hint("to make the volume: skerry volume create %s", name)
+			c.Out.Hint("to create the volume: skerry volume create %s", name)
 			return nil
 		}),
 	}
