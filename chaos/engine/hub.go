@@ -33,8 +33,8 @@ func (h Hub) Fleet(ctx context.Context) (api.FleetStatus, error) {
 	return h.Own.Fleet(ctx, client.List{})
 }
 
-// Allocs returns all allocations on nodes by this hub's own state, with all fields. After an error the list is
-// not complete.
+// Allocs returns the allocations of every node that this hub's own state lists, with all fields. With an error it
+// returns only a part of them.
 func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 	nodes, err := h.Own.Nodes(ctx, client.List{})
 	var all []fleet.Alloc

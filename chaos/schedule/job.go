@@ -36,8 +36,8 @@ func (j Job) NextSpec() (*fleet.Job, error) {
 	return jobspec.Parse(string(j.ID)+".next.hcl", []byte(j.Next), jobspec.Options{ForRegistration: true})
 }
 
-// Spec returns the job for its first registration, with its defaults filled in, or an error
-// if the hub would refuse it.
+// Spec returns the job for its first registration, with its defaults filled in. It returns an error if the hub would
+// refuse the job.
 func (j Job) Spec() (*fleet.Job, error) {
 	if j.HCL != "" {
 		return jobspec.Parse(string(j.ID)+".hcl", []byte(j.HCL), jobspec.Options{ForRegistration: true})

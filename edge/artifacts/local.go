@@ -106,7 +106,8 @@ func writeTreeEntry(ctx context.Context, out *tar.Writer, root *os.Root, name st
 			return escapes(h.Name, h.Linkname)
 		}
 	default:
-		return fleet.Errorf(fleet.CodeInvalid, "the folder holds %s, which is a device, a pipe or another special file", name)
+		return fleet.Errorf(fleet.CodeInvalid, "the source folder holds %s, which is a device, a pipe or another special file", name).
+			WithHint("remove the file, or offer the other files in a folder of their own")
 	}
 	if err := out.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
 		return err

@@ -13,7 +13,7 @@ import (
 	"skerry/fleet"
 )
 
-// runner implements contract.Runner without tasks: it records the rows that edge/runner would record.
+// runner implements contract.Runner without tasks: it only records the rows that edge/runner would record.
 type runner struct {
 	// Set once.
 	edge      *Edge
@@ -172,7 +172,7 @@ func (r *runner) callRunLoop(ctx context.Context, do func(ctx context.Context) e
 	case r.loopCalls <- a:
 		return <-a.reply
 	case <-r.done:
-		return fleet.Errorf(fleet.CodeConflict, "allocation %s has ended", fleet.Short(r.id))
+		return fleet.Errorf(fleet.CodeConflict, "act on allocation %s: it has ended", fleet.Short(r.id))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -49,7 +49,8 @@ type Applicant struct {
 // timeout.
 func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identity.Identity, syncproto.Enrolled, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout,
-		fleet.Errorf(fleet.CodeTimeout, "enrol at %s: no answer within %s", addr, timeout))
+		fleet.Errorf(fleet.CodeTimeout, "enrol at %s: no answer within %s", addr, timeout).
+			WithHint("check the address, that the hub runs, and that UDP reaches its port"))
 	defer cancel()
 	csr, err := identity.NewRequest(a.Key, a.Role, a.ID)
 	if err != nil {
