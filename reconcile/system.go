@@ -22,10 +22,10 @@ type nodeAllocs struct {
 }
 
 // DecideSystem computes the decisions for a system or sysbatch job: one allocation of each group on every
-// node of Input.Targets that suits it.
+// node of Input.Targets that suits the group.
 //
-// It never replaces an allocation on another node. It waits for unknown allocations by the rules of
-// AbsenceOf. A node that takes no new work keeps its allocation until the job changes its tasks.
+// It never replaces an allocation on another node. It waits for allocations with the status unknown, by the
+// rules of AbsenceOf. A node that takes no new work keeps its allocations until their tasks change in the job.
 func DecideSystem(in Input) Output {
 	d := &decision{in: in, changes: map[versionKey]diff.GroupChange{}, desiredNodes: map[string]int{}}
 	d.out.Groups = map[string]GroupSummary{}
