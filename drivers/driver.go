@@ -120,7 +120,7 @@ type Network struct {
 	TaskPorts []string // labels of those Ports that are in a network block of the task itself
 }
 
-// TaskConfig is what a driver needs to run a task. Variables in it are interpolated; folders are absolute.
+// TaskConfig describes a task to its driver. Variables in it are interpolated; folders are absolute.
 type TaskConfig struct {
 	ID         string // ALLOC/TASK/ATTEMPT; unique for each start
 	AllocID    fleet.AllocID

@@ -68,7 +68,7 @@ func (t *delivery) judgeEntryRows(s *runContext, a *Applied) {
 	t.judgeRecordedRows(s, a)
 }
 
-// journalFactOf returns what is known of an edge's journal, and adds an empty record for a new edge.
+// journalFactOf returns the record of an edge's journal. It adds an empty one for a new edge.
 func (t *delivery) journalFactOf(name string) *journalFact {
 	if t.edges[name] == nil {
 		t.edges[name] = &journalFact{connected: -1, rows: map[fleet.Seq]rowFact{}}
@@ -298,7 +298,7 @@ func (t *delivery) judgeRecordedRows(s *runContext, a *Applied) {
 		}
 		if logged && !r.Full && !slices.Equal(want, r.Rows) {
 			s.reportWithEvidence(ExactlyOnce, s.registry.edgeNameOf(r.Node), []string{fmt.Sprintf("applied now: %v", want), fmt.Sprintf("recorded: %v", r.Rows)},
-				"entry %d does not record of allocation %s what it applies", a.Index, fleet.Short(r.Alloc))
+				"entry %d does not record the rows of allocation %s that it applies", a.Index, fleet.Short(r.Alloc))
 		}
 	}
 }

@@ -173,7 +173,7 @@ func linearize(first jobState, ops []call, budget int) Linearization {
 	for i := range ops {
 		op := &ops[i]
 		if op.Outcome == OutcomeRefused || op.Outcome == OutcomeUnknown && op.Does == OpRead {
-			continue // it has no effect, and shows nothing of the state
+			continue // it has no effect, and does not show the state
 		}
 		end := op.end
 		by, was := seen[op.Tag]

@@ -78,7 +78,7 @@ type Effects struct {
 	Flagged    []fleet.AllocID `json:",omitempty"` // allocations that an operator or a drain asks to stop and replace
 }
 
-// Rollout is what a plan does in the rollout of one version of a group, with the state of that rollout after
+// Rollout is the effect of a plan on the rollout of one version of a group, with the state of that rollout after
 // the plan.
 type Rollout struct {
 	Deployment              fleet.DeploymentID
@@ -306,7 +306,7 @@ const (
 	Damages   Effect = "damages"    // the target's files lose data that was written
 	Chokes    Effect = "chokes"     // the target cannot write, or only slowly
 	MovesTime Effect = "moves-time" // the target's wall clock is wrong from its beginning on
-	Rewinds   Effect = "rewinds"    // the hubs are put back to an older copy of their data
+	Rewinds   Effect = "rewinds"    // the hubs are restored from an older copy of their data
 	Clones    Effect = "clones"     // two machines use the target's identity
 	EndsTasks Effect = "ends-tasks" // tasks end or cannot start, and the agent is not the cause
 )

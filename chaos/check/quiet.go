@@ -268,7 +268,7 @@ func (q *quietJudge) checkProcesses(h Hub, edges []Edge) {
 	for _, e := range edges {
 		for _, k := range sortedTasks(e.Processes) {
 			if n := e.Processes[k]; shall[k] != e.NodeID || n != 1 {
-				q.addViolation(Settled, "%s has %d processes of task %s, which shall run on node %q", e.Name, n, k, fleet.Short(shall[k]))
+				q.addViolation(Settled, "%s has %d processes of task %s, which must run on node %q", e.Name, n, k, fleet.Short(shall[k]))
 			}
 		}
 		for _, k := range sortedTasks(shall) {

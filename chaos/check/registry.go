@@ -22,7 +22,7 @@ type fleetRegistry struct {
 type jobFact struct {
 	job     *fleet.Job
 	changed time.Duration
-	// unsure says that the hubs were put back to an older copy since, and may have an older job.
+	// unsure says that the hubs were restored from an older copy since then, and may have an older job.
 	unsure bool
 }
 
@@ -34,7 +34,7 @@ type allocFact struct {
 	// stopped is when hubs were first observed to want the allocation stopped; 0: they do not.
 	stopped time.Duration
 	seen    time.Duration // when it was observed last
-	// stale says that the hubs were put back to an older copy since it was observed last.
+	// stale says that the hubs were restored from an older copy since the last observation.
 	stale bool
 	// ended says that its edge reported its end, system that its job runs on every
 	// node.

@@ -47,7 +47,7 @@ const keptEntries = 8192
 // keptWrites bounds the applied registrations that are remembered. The oldest are dropped.
 const keptWrites = 4096
 
-// newReplicas returns the checker that compares what hubs apply.
+// newReplicas returns the checker that compares the entries of hubs.
 func newReplicas() checker {
 	t := &replicas{entries: make([]entry, keptEntries), hubs: map[string]fleet.Index{}, written: newRecent[written, fleet.Index](keptWrites)}
 	return checker{

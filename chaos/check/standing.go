@@ -55,7 +55,7 @@ func (t *standing) recordEntryEvals(s *runContext, a *Applied) {
 	}
 }
 
-// forgetViews drops everything after the hubs were put back to an older copy.
+// forgetViews drops everything after the hubs were restored from an older copy.
 func (t *standing) forgetViews(*runContext) {
 	clear(t.hubs)
 	clear(t.evals)

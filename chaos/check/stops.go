@@ -192,7 +192,7 @@ func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 		}
 		s.countJudgement(StopDeadline)
 		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*heartbeatMarkInterval(after)
-		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // the answer that brought it may not be reported yet
+		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // the agent may not have reported the answer with its delivery yet
 		if alone < after+slack || opened < slack || fresh || f.first > m.lastHeartbeat && s.now-f.first < after+slack ||
 			m.hasDamageSince(s.now-slack) || s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
 			continue

@@ -44,7 +44,7 @@ import (
 // defaultStoreMB is the size of the store for artifacts, in MB.
 const defaultStoreMB = 4096
 
-// Flags are what an edge is told on the command line.
+// Flags are the flags of an edge's command line.
 type Flags struct {
 	Config     edge.Config
 	Bind       string

@@ -18,7 +18,7 @@ import (
 	"skerry/fleet/placement"
 )
 
-// Network is what an edge is told of its addresses, ports and volumes.
+// Network are the flags about addresses, ports and volumes.
 type Network struct {
 	Advertise     string
 	Hosts         []string // NAME=IP

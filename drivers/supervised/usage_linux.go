@@ -20,7 +20,7 @@ import (
 // clockTick is the unit of times in /proc. USER_HZ is always 100, whatever the kernel uses internally.
 const clockTick = time.Second / 100
 
-// maxStatus bounds what is read of /proc/PID/status.
+// maxStatus bounds the bytes that are read of /proc/PID/status.
 const maxStatus = 64 << 10
 
 // Consumed returns the usage of each of the task's processes since its start: those in its cgroup, its main process,

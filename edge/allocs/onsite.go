@@ -31,7 +31,7 @@ type Person struct {
 	Reason string
 }
 
-// describeAction returns what a person did and why, for a row.
+// describeAction returns the text of a row about a person's action and its reason.
 func (p Person) describeAction(what string) string {
 	if p.By != "" && !strings.Contains(what, " by ") {
 		what += " by " + p.By

@@ -16,7 +16,7 @@ import (
 
 // specFile is the name of a file with an allocation and its job, encoded as a hub would deliver them. It lies
 // in the allocation's folder below TasksDir until the allocation ends. If both the journal and the cluster have
-// lost the allocation, only this file can tell what runs here.
+// lost the allocation, only this file describes the running tasks.
 const specFile = ".allocation"
 
 // keepSpec writes the specFile of an allocation if its content has changed. An error is only logged, so that the

@@ -29,7 +29,7 @@ const spareDisk = 64 << 20
 // treeName is the name under which the store keeps a folder, as a tar.
 const treeName = ".tree.tar"
 
-// Config is what a Fetcher needs.
+// Config is the configuration of a Fetcher.
 type Config struct {
 	Store *store.Store
 	// Hidden is the edge's data directory, which holds its keys. No artifact may come from it.

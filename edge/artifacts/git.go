@@ -115,7 +115,7 @@ func (g *gitCommand) runGit(args ...string) error {
 	return nil
 }
 
-// boundedText keeps the first bytes of what a program writes.
+// boundedText keeps the first bytes of a program's output.
 type boundedText struct{ bytes.Buffer }
 
 // Write implements io.Writer.

@@ -10,7 +10,7 @@ import (
 	"skerry/fleet/usage"
 )
 
-// measureDevices returns what the devices of the stored node do now, if their kinds can be measured, in groups of
+// measureDevices returns the present values of the stored node's devices, if their kinds can be measured, in groups of
 // one model. It logs an error of a kind, and returns the other kinds.
 func (f *Fingerprinter) measureDevices(ctx context.Context, now time.Time) []usage.DeviceGroup {
 	var groups []usage.DeviceGroup
@@ -33,7 +33,7 @@ func (f *Fingerprinter) measureDevices(ctx context.Context, now time.Time) []usa
 	return groups
 }
 
-// addToGroup adds what a device does to the group of its model.
+// addToGroup adds the values of a device to the group of its model.
 func addToGroup(groups []usage.DeviceGroup, d fleet.Device, u *usage.Device) []usage.DeviceGroup {
 	i := slices.IndexFunc(groups, func(g usage.DeviceGroup) bool {
 		return g.Vendor == d.Vendor && g.Type == d.Type && g.Name == d.Name

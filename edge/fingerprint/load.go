@@ -17,7 +17,7 @@ const measureFor = 500 * time.Millisecond
 // maxDisks bounds the number of reported file systems.
 const maxDisks = 64
 
-// Usage measures for half a second what the machine uses of its processors, memory and disks.
+// Usage measures, for half a second, the machine's usage of processors, memory and disks.
 func (f *Fingerprinter) Usage(ctx context.Context) (*usage.Host, error) {
 	before, err := readLoad(f.cfg.Root, f.cfg.DataDir)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 )
 
 const (
-	// maxFile bounds what is read of a system file.
+	// maxFile bounds the bytes that are read of a system file.
 	maxFile = 1 << 20
 	// fallbackMHz is a core's clock rate if the system does not tell it.
 	fallbackMHz = 1000
-	// volumePluginVersion is the version of Nomad's plugin mkdir, which edge/hostvolumes does the work of.
+	// volumePluginVersion is the version of Nomad's plugin mkdir, which edge/hostvolumes replaces.
 	volumePluginVersion = "0.0.1"
 )
 

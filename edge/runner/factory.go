@@ -47,8 +47,8 @@ func (f *Factory) NewRunner(a fleet.Alloc, last contract.LastState, rec contract
 	return r, nil
 }
 
-// New makes the runner of a. last is the allocation's journaled state, and rec journals what the runner does.
-// New does no I/O. It accepts an allocation that cannot run: the runner records that it failed, and why.
+// New makes the runner of a. last is the allocation's journaled state, and rec journals the runner's rows. New does no
+// I/O. It accepts an allocation that cannot run: the runner records that it failed, and why.
 func (f *Factory) New(a fleet.Alloc, last contract.LastState, rec contract.Recorder) (*Runner, error) {
 	if f.Node == nil || f.Mono == nil || f.Now == nil || f.Log == nil || f.Dirs.Allocs == "" || f.Dirs.State == "" {
 		return nil, errors.New("make runner: a node, clocks, a logger and folders are required")

@@ -30,8 +30,7 @@ type Watcher interface {
 	Watch(ctx context.Context, p *Preparation, control TaskControl)
 }
 
-// TaskControl is what a Watcher may do to the task that it watches. An error means that this task has ended, or
-// that ctx has.
+// TaskControl has the actions of a Watcher on its task. An error means that this task has ended, or that ctx has.
 type TaskControl interface {
 	Restart(ctx context.Context, reason string) error
 	Signal(ctx context.Context, signal, reason string) error
@@ -122,7 +121,7 @@ func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
 	}
 }
 
-// releaseHooks lets the hooks release what they made for the allocation, which has ended.
+// releaseHooks calls Release of the hooks after the end of the allocation.
 func (r *Runner) releaseHooks(ctx context.Context) {
 	a := r.currentAlloc()
 	for _, h := range r.factory.Hooks {

@@ -17,9 +17,8 @@ const recordVersion = 1
 // maxRecord bounds an encoded record, in bytes.
 const maxRecord = 256 << 10
 
-// record is what a restarted agent must know of a task to continue it. The journal stores it under the task's
-// name. It is written before an attempt starts, again with its Handle, and before it is stopped, together with
-// the event.
+// record has the facts with which a restarted agent continues a task. The journal stores it under the task's name. It
+// is written before an attempt starts, again with its Handle, and before it is stopped, together with the event.
 type record struct {
 	Version int          `json:"version"`
 	BootID  fleet.BootID `json:"boot_id"`

@@ -14,8 +14,8 @@ import (
 // measureFor is the time over which processor time is measured: its clock ticks a hundred times a second.
 const measureFor = 500 * time.Millisecond
 
-// Usage measures for half a second what the named task uses, or each running task for "". mhz is the clock rate
-// of a core. Without a name, tasks whose driver cannot measure are left out.
+// Usage measures, for half a second, the usage of the named task, or of each running task for "". mhz is the clock
+// rate of a core. Without a name, tasks whose driver cannot measure are left out.
 func (r *Runner) Usage(ctx context.Context, name string, mhz float64) (map[string]*usage.Task, error) {
 	live, err := r.measurableTasks(name)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // remindEvery is the time after which an event says again that a template cannot be rendered.
 const remindEvery = 24 * time.Hour
 
-// maxScriptOutput bounds what is kept of a script's output.
+// maxScriptOutput bounds the part of a script's output that is kept.
 const maxScriptOutput = 2 << 10
 
 // watch watches the templates of one attempt.
@@ -216,7 +216,7 @@ func (w *watch) clearPending(ctx context.Context, changed []int) error {
 	return nil
 }
 
-// boundedText keeps the first bytes of what a script writes.
+// boundedText keeps the first bytes of a script's output.
 type boundedText struct {
 	mu sync.Mutex
 	bytes.Buffer

@@ -42,7 +42,7 @@ func (a *API) statusLeader(*http.Request) (any, fleet.Index, error) {
 // noLeader returns the error that says that this hub knows no leader.
 func noLeader() *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "no cluster leader").
-		WithHint("an election is going on, or most hubs are out of reach; try again in a few seconds")
+		WithHint("an election is in progress, or most hubs are unreachable; try again in a few seconds")
 }
 
 // statusPeers answers with the QUIC addresses of all hubs that the state has.

@@ -143,7 +143,7 @@ func (a *API) fileBytes(w http.ResponseWriter, r *http.Request, change func(*syn
 	}
 }
 
-// fileStream streams a file of an allocation as JSON frames, and what is added to it until the client leaves. With
+// fileStream streams a file of an allocation as JSON frames, and later additions to it until the client leaves. With
 // follow=false the stream ends at the end of the file.
 func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 	at, err := a.streamOffset(r)

@@ -113,7 +113,7 @@ func (d *desiredProgress) missingBodyFrames(view *state.View, hashes []string) [
 	return b.finishFrames()
 }
 
-// resetToFull forgets what was sent: nextFrames then returns the complete desired state.
+// resetToFull marks nothing as sent: nextFrames then returns the complete desired state.
 func (d *desiredProgress) resetToFull() { d.full, d.sent = false, 0 }
 
 // frameBuilder collects entries into frames of bounded size.

@@ -37,7 +37,7 @@ type formerFinding struct {
 	checked fleet.Epoch
 	alive   bool          // the former session's machine lives
 	unasked bool          // neither its hub nor the leader could be asked
-	wait    time.Duration // above 0: after that time its hub has surely ended it
+	wait    time.Duration // above 0: after that time its hub has certainly ended the session
 }
 
 // askFormer finds out whether the node's committed session is over, where the Hello comes from

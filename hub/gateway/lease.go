@@ -25,7 +25,7 @@ const leaseRenewals = 6
 
 // lease is this hub's right to keep sessions. Invariant: the leader knows of a renewal
 // that is not older than the newest one that this hub counts, or it began to lead later.
-// So where the leader has heard nothing of a hub for FormerWait, that hub has no session.
+// So a hub whose lease was not renewed for FormerWait has no session.
 type lease struct {
 	duration time.Duration
 	renew    func(context.Context) error

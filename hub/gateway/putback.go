@@ -8,13 +8,12 @@ import (
 	"skerry/syncproto"
 )
 
-// canContinueJournal reports whether an edge whose journal is behind the applied rows, or a fork of
-// them, may go on after the last applied row: an operator said so, or it is proven that this loses
-// nothing.
+// canContinueJournal reports whether an edge whose journal is behind the applied rows, or a fork of them, may continue
+// after the last applied row: an operator allowed it, or it is proven that nothing is lost.
 //
 // The proof: it is the very process of the former session, so its memory went back together
-// with its disk (a machine that was reverted to a snapshot); that session's machine does not
-// answer any more; and the cluster has every row that was ever announced to it.
+// with its disk (a machine that was reverted to a snapshot); the machine of that session no
+// longer answers; and the cluster has every row that was ever announced to it.
 func (s *session) canContinueJournal(ctx context.Context, node *fleet.Node) bool {
 	switch {
 	case node.Readmit:
@@ -35,7 +34,7 @@ func (s *session) canContinueJournal(ctx context.Context, node *fleet.Node) bool
 func putBackRefusal(node *fleet.Node) syncproto.Refused {
 	return syncproto.Refused{
 		Code: fleet.CodePutBack, Applied: node.Applied,
-		Message: fmt.Sprintf("the data directory of node %s is an older copy: its journal goes on after row %d, which the cluster has",
+		Message: fmt.Sprintf("the data directory of node %s is an older copy: its journal must continue after row %d, the last one that the cluster has",
 			fleet.Short(node.ID), node.Applied),
 	}
 }

@@ -56,7 +56,7 @@ func (k *Keyring) ServeCalls() {
 	methodKeepKey.Handle(k.cfg.Peers, k.storeStateKey)
 }
 
-// Open returns the cluster with its secrets in clear.
+// Open returns the cluster with its secrets unencrypted.
 func (k *Keyring) Open(c state.Cluster) (state.Cluster, error) { return OpenCluster(c, k.allKeys()) }
 
 func (k *Keyring) allKeys() []StateKey {

@@ -15,7 +15,7 @@ type StateRegistry struct {
 	Keyring *Keyring
 }
 
-// Cluster returns the cluster with its secrets in clear.
+// Cluster returns the cluster with its secrets unencrypted.
 func (r StateRegistry) Cluster() (state.Cluster, error) {
 	c, ok := r.State.View().Cluster()
 	if !ok {

@@ -23,10 +23,10 @@ import (
 )
 
 // The replicated state has the CA's key and the gossip key sealed with a key that is in
-// no state, no snapshot and no log: each hub keeps it in a file, and a hub that joins is
-// handed it. So a stolen snapshot or log signs nothing.
+// no state, no snapshot and no log: each hub keeps it in a file, and sends it to a hub that
+// joins. So nobody can sign with a stolen snapshot or log.
 //
-// What is sealed: one byte of version (1), a nonce of 12 bytes, and AES-256-GCM of the
+// The sealed bytes are: one byte of version (1), a nonce of 12 bytes, and AES-256-GCM of the
 // length of the CA's key (4 bytes, big endian), the CA's key and the gossip key. The
 // additional data is "skerry-cluster-secrets/1", a zero byte, the cluster's id, a zero
 // byte, and the CA's certificate (DER).

@@ -26,7 +26,7 @@ func (e *callError) NotSent() bool { return e.notSent }
 
 // Call calls method at addr (a QUIC address) with body. Errors are *fleet.Error:
 // the handler's own, or unavailable, timeout or frame_too_large; those have a
-// method NotSent() bool, which is true where the handler surely never ran.
+// method NotSent() bool, which is true if the handler certainly never ran.
 func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
 	stream, stop, err := p.sendRequest(ctx, addr, method, body)
 	if err != nil {

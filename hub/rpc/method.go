@@ -60,7 +60,7 @@ func (m Method[Req, Resp]) OnLeader(ctx context.Context, p *Peers, req Req, loca
 // NoLeader returns the CodeUnavailable error of a call to the leader while no leader is known.
 func NoLeader() *fleet.Error {
 	return fleet.Errorf(fleet.CodeUnavailable, "no hub leads the cluster at the moment").
-		WithHint("an election is going on, or most hubs are out of reach")
+		WithHint("an election is in progress, or most hubs are unreachable")
 }
 
 // IsNoLeader reports whether err is NoLeader, also if another hub returned it.

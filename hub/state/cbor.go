@@ -9,8 +9,8 @@ import "skerry/internal/codec"
 
 // Bounds of one record, in map entries and list elements, and in maps and lists within
 // each other: they make decoding take not much more memory than the bytes that it reads.
-// What is read may be larger than what is written, so that nothing that a hub has written
-// can be unreadable. An entry of 1,000 placements has 20,000 items.
+// The bounds for reading are larger than those for writing, so that a hub can read every
+// record that it wrote. An entry of 1,000 placements has 20,000 items.
 const (
 	maxItems     = 1 << 17 // of a command that is written
 	maxReadItems = 1 << 19

@@ -2,8 +2,8 @@ package state
 
 import "skerry/fleet"
 
-// NodeReadmit lets an edge continue whose journal is an older copy of the one that was applied, or a fork
-// of it, because its data directory was put back.
+// NodeReadmit lets an edge continue although its journal is an older copy of the applied one, or a fork of it, because
+// its data directory was restored.
 type NodeReadmit struct {
 	command
 	NodeID fleet.NodeID

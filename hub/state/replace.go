@@ -228,7 +228,7 @@ func (v *View) checkEarlierState(snapshot *View) error {
 	case snapshot.Index() > v.Index():
 		return fleet.Errorf(fleet.CodeConflict, "restore a snapshot: it was taken at entry %d, and this cluster is at entry %d",
 			snapshot.Index(), v.Index()).
-			WithHint("the hubs were put back to older data directories since: put back newer ones")
+			WithHint("the hubs' data directories were replaced by older ones since then: put back newer ones")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func fsCommand(s *command.Session) *cobra.Command {
 			return err
 		}),
 	}
-	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing what is added to the file")
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing new content of the file")
 	tail.addFlags(c)
 	from.addFlags(c)
 	c.Flags().BoolVar(&stat, "stat", false, "show the kind, size and time of the file instead of its content")

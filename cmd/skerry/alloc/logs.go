@@ -48,7 +48,7 @@ func logsCommand(s *command.Session) *cobra.Command {
 			return c.Out.CopyText(c.Context(), out)
 		}),
 	}
-	c.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep showing what the task writes")
+	c.Flags().BoolVarP(&q.Follow, "follow", "f", false, "keep showing new output of the task")
 	c.Flags().BoolVar(&q.Stderr, "stderr", false, "show stderr instead of stdout")
 	c.Flags().Bool("stdout", false, "show stdout (the default)")
 	c.MarkFlagsMutuallyExclusive("stdout", "stderr")

@@ -85,7 +85,7 @@ func writePlan(out *console.Output, p api.PlanAnswer) {
 	}
 }
 
-// unplacedText says how many of those to place and to replace are not placed at once.
+// unplacedText says how many placements and replacements must wait, or found no node.
 func unplacedText(u fleet.DesiredUpdates, failed *fleet.AllocMetric) string {
 	text := ""
 	if u.AwaitsRoom > 0 {
@@ -104,7 +104,7 @@ var diffMarks = map[diff.Type]string{
 	diff.Added: "+", diff.Deleted: "-", diff.Edited: "~", diff.None: " ",
 }
 
-// writeDiff writes what a version of a job changes, a line each.
+// writeDiff writes the changes of a job version, one on each line.
 func writeDiff(out *console.Output, d diff.Job, indent string) {
 	if d.Type == diff.None {
 		out.Line("%sNothing changes.", indent)
@@ -183,7 +183,7 @@ func durationNames(root reflect.Type) map[string]bool {
 	return names
 }
 
-// element is what a pointer, a list or a map holds.
+// element returns the element type of a pointer, a list or a map.
 func element(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()

@@ -94,7 +94,7 @@ func summaryLine(s *fleet.JobSummary) string {
 		unknown, failed, lost, complete = unknown+g.Unknown, failed+g.Failed, lost+g.Lost, complete+g.Complete
 	}
 	line := console.Counts(running, "running", starting, "starting", queued, "queued", unknown, "unknown", failed, "failed", lost, "lost")
-	if line == console.Counts() { // of a service, what is complete is what was replaced
+	if line == console.Counts() { // complete allocations of a service are replaced ones
 		line = console.Counts(complete, "complete")
 	}
 	return line

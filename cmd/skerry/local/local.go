@@ -80,7 +80,7 @@ func (f *localFlags) newLocalClient() (*local.Client, error) {
 func (f *localFlags) statusCommand() *cobra.Command {
 	all := false
 	c := &cobra.Command{
-		Use: "status", Short: "Show the link, the journal, and what runs", Args: cobra.NoArgs,
+		Use: "status", Short: "Show the link, the journal and the allocations", Args: cobra.NoArgs,
 		Long: `Show the state of this edge: its link to the hubs, the rows of its journal that no hub has acknowledged yet,
 and its allocations. Like all commands of skerry local it needs no link.`,
 		Example: `  skerry local status --data-dir /var/lib/skerry-edge
