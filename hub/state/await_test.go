@@ -8,9 +8,8 @@ import (
 	"skerry/hub/state"
 )
 
-// Evaluations for which room is being made are listed, also after a restart; and when one
-// awaits a node no longer, by its own word or because it is over, capacity appeared there
-// for whoever gave way.
+// AwaitingEvals lists the evaluations for which room is being made, also after a restart. When an evaluation awaits a
+// node no longer, because it says so or has ended, capacity appears there for the allocation that gave way.
 func TestAwaitedRoom(t *testing.T) {
 	w := newTestHarness(t)
 	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")

@@ -36,7 +36,7 @@ func newBenchFleet(b *testing.B, nodes int) *benchFleet {
 	return c
 }
 
-// registerBenchJob stores a job of its own for what is placed next.
+// registerBenchJob stores a new job for the next placements.
 func (c *benchFleet) registerBenchJob() {
 	c.seq++
 	id := fleet.JobID(fmt.Sprintf("shop-%d", c.seq))
@@ -44,7 +44,7 @@ func (c *benchFleet) registerBenchJob() {
 	c.job, _ = c.store.View().Job(fleet.DefaultNamespace, id)
 }
 
-// applyDecoded decodes what a log would give, so that nothing is shared by accident.
+// applyDecoded applies a command that went through the encoding of the log, so that state and command share no memory.
 func (c *benchFleet) applyDecoded(cmd state.Command) state.Result {
 	raw := mustEncode(c.b, cmd)
 	decoded, err := state.Decode(raw)

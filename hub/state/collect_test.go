@@ -69,8 +69,8 @@ func TestCollectOfNodes(t *testing.T) {
 	}
 }
 
-// A job is collected where it is dead, unchanged since the collector looked, and nothing of
-// it is left.
+// A job is collected if it is dead, has not changed since the collector looked, and has no allocation, evaluation or
+// deployment left.
 func TestCollectOfJobs(t *testing.T) {
 	w := newTestHarness(t)
 	node := w.addReadyNode("n1")

@@ -99,7 +99,7 @@ func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
 		if s := w.webGroupState(d); s.HealthyAllocs != 0 || s.UnhealthyAllocs != 2 || s.PlacedAllocs != 2 {
 			t.Fatalf("%+v", s)
 		}
-		// What it says of another deployment is not of this one.
+		// A report about another deployment does not count for this one.
 		stray := healthTransition(a, true)
 		stray.Deployment = "another"
 		w.appendJournalRows(n, stray)
@@ -110,8 +110,8 @@ func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
 	})
 }
 
-// An edge that was away neither fails a deployment nor is failed by it: when it is
-// back, its time begins anew.
+// An edge that was away neither fails a deployment nor is failed by it: when the edge is back, the progress deadline
+// begins again.
 func TestReturnGivesADeploymentTime(t *testing.T) {
 	w := newStoreHarness(t)
 	n := w.addReadyNode("n1")
@@ -128,7 +128,8 @@ func TestReturnGivesADeploymentTime(t *testing.T) {
 	}
 }
 
-// One that comes and goes with what is healthy gives it none: it would never end.
+// The return of a node whose allocations are healthy does not move the progress deadline: a node that comes and goes
+// would keep the deployment from ending for ever.
 func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
 	w := newStoreHarness(t)
 	n := w.addReadyNode("n1")
@@ -148,8 +149,8 @@ func TestReturnOfWhatIsHealthyGivesNoTime(t *testing.T) {
 	}
 }
 
-// A task that was healthy and ends by itself has the group's time anew: its replacement has to
-// become healthy too.
+// The progress deadline of a group begins again if one of its healthy allocations ends by itself: the replacement has
+// to become healthy too.
 func TestEndOfAHealthyAllocationGivesTime(t *testing.T) {
 	for name, test := range map[string]struct {
 		ends  func(w *storeHarness, n fleet.NodeID, a *fleet.Alloc)
@@ -289,7 +290,7 @@ func TestDeploymentRemembersABoundedNumberOfChanges(t *testing.T) {
 	}
 }
 
-// One row tells a watcher all of its own rollout, and nothing of others.
+// A change of an allocation wakes the watcher of its own rollout, and no other watcher.
 func TestRolloutWakesForItsOwnAllocationsAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newStoreHarness(t)
@@ -374,7 +375,7 @@ func TestDeploymentsAreListedByAge(t *testing.T) {
 	})
 }
 
-// A plan's log from before deployments is read as it was.
+// A snapshot of a state without deployments has none after a restore.
 func TestOldSnapshotHasNoDeployments(t *testing.T) {
 	w := newStoreHarness(t)
 	w.registerJob(job("shop", fleet.JobTypeService, 1))
@@ -387,8 +388,8 @@ func TestOldSnapshotHasNoDeployments(t *testing.T) {
 	}
 }
 
-// E10: what an edge says of health changes an allocation's health alone: it stays the
-// canary that it is, and the time of what it said moves the deadline.
+// E10: a report of health changes only the health of an allocation: a canary stays a canary, and the time of the
+// report moves the deadline.
 func TestHealthLeavesTheCanaryFlag(t *testing.T) {
 	w := newStoreHarness(t)
 	n := w.addReadyNode("n1")

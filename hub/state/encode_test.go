@@ -13,8 +13,7 @@ import (
 	"skerry/hub/state"
 )
 
-// filled sets all fields of a struct, and what they hold, to something that is not
-// zero.
+// filled sets all fields of a struct, and all that they hold, to values that are not zero.
 func filled(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:

@@ -110,8 +110,8 @@ func failedUpdate() fleet.DeploymentUpdate {
 	return fleet.DeploymentUpdate{DeploymentID: "d", Status: fleet.DeploymentFailed, StatusDescription: fleet.DescFailedByUser}
 }
 
-// What came to a command later is in an entry where it says something alone: hubs of older
-// releases read all others.
+// A field that a later release added to a command is in an entry only if it is set: hubs of older releases read all
+// other entries.
 func TestEntriesWithoutDelay(t *testing.T) {
 	for _, c := range []state.Command{
 		state.AllocStop{Allocs: []fleet.AllocID{"a"}, EvalSeed: "s", Now: 8, NoShutdownDelay: true, Reschedule: true},

@@ -154,7 +154,7 @@ func TestJobsByPrefixAndNamespace(t *testing.T) {
 	}
 }
 
-// A54, I9: what is out of sight counts as unknown, and as nothing else.
+// A54, I9: an allocation that is unknown counts as unknown in its job's summary, and as nothing else.
 func TestJobSummaryOfUnknown(t *testing.T) {
 	w := newTestHarness(t)
 	node := w.addReadyNode("n1")

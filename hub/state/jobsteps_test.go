@@ -51,8 +51,8 @@ func TestJobScale(t *testing.T) {
 	w.mustRefuse(fleet.CodeConflict, scale("web", ptr(5), nil))
 }
 
-// C55: while a deployment goes on a job is not scaled, but what a scaler has to say is
-// kept; registering it with another count is another matter.
+// C55: during a deployment, scaling a job to another count is refused, a scaling event without a count is kept, and
+// registering the job with another count is allowed.
 func TestJobScaleDuringADeployment(t *testing.T) {
 	w := newTestHarness(t)
 	w.registerJob(job("shop", fleet.JobTypeService, 2))
@@ -165,7 +165,7 @@ func TestTooManyTags(t *testing.T) {
 	w.mustApply(tag(3, "another name for one"))
 }
 
-// H13: what is preserved of the stored job when it is registered anew.
+// H13: PreserveCounts and PreserveResources keep these values of the stored job when it is registered again.
 func TestJobRegisterPreserves(t *testing.T) {
 	w := newTestHarness(t)
 	w.registerJob(job("shop", fleet.JobTypeService, 2))

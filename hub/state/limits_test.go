@@ -106,8 +106,8 @@ func (f *largeFleet) restoredStore() *state.Store {
 	return again
 }
 
-// No bound of the log, or of a snapshot's records, is in the way of what a fleet of
-// 50,000 allocations on one node, or of 5,000 nodes, makes hubs write; a tenth of that with -short.
+// A fleet of 50,000 allocations on one node, or of 5,000 nodes, stays within every bound of the log and of a
+// snapshot's records; a tenth of that with -short.
 func TestNoBoundIsInTheWayOfALargeFleet(t *testing.T) {
 	defer debug.SetGCPercent(debug.SetGCPercent(400)) // half of the time is the collector's
 	sizes := map[int]int{1: 50_000, 5_000: 10_000}
@@ -151,8 +151,7 @@ func TestNoBoundIsInTheWayOfALargeFleet(t *testing.T) {
 	}
 }
 
-// An edge can read every job that may be registered, and what it could not read is refused
-// with a reason.
+// An edge can read every job that is registered; a job that it could not read is refused with a reason.
 func TestEveryJobThatIsRegisteredCanBeReadByAnEdge(t *testing.T) {
 	nested := func(deep int) any {
 		v := any(int64(1))

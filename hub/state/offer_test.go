@@ -32,8 +32,8 @@ var offers = map[string]func(*fleet.Node){
 	"time zone":        func(n *fleet.Node) { n.TimeZone = "Europe/Paris" },
 }
 
-// TestOfferChanged has a ready node describe itself differently, at run time and after a
-// restart of its agent within the TTL: whom that may concern is evaluated, once.
+// TestOfferChanged has a ready node describe itself differently, at run time and after a restart of its agent within
+// the TTL: each job that the change may concern gets one evaluation.
 func TestOfferChanged(t *testing.T) {
 	for what, change := range offers {
 		for _, restart := range []bool{false, true} {
@@ -79,8 +79,8 @@ func TestOfferChanged(t *testing.T) {
 	}
 }
 
-// An entry of an older release has no seed, and made no evaluations; nor does a node that
-// is not ready, which is looked at when it is.
+// An entry of an older release has no seed, and makes no evaluations. A node that is not ready gets its evaluations
+// when it becomes ready.
 func TestOfferChangedUnseen(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")

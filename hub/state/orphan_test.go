@@ -9,8 +9,8 @@ import (
 	"skerry/hub/state"
 )
 
-// What an edge keeps and the cluster does not know stands in the node's record
-// until it has ended there, or the edge has listed anew what it holds.
+// An allocation that an edge keeps and the cluster does not know stands in the node's record until it has ended there,
+// or until the edge lists its allocations again.
 func TestOrphansAreShownWhileTheyRun(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")

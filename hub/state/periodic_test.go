@@ -45,7 +45,7 @@ func TestAJobThatProhibitsOverlapIsNotLaunchedBesideItsChild(t *testing.T) {
 	}
 }
 
-// Those who watch the services hear of an allocation that runs.
+// A watcher of the services hears of an allocation that runs.
 func TestAReportedStatusChangesTheServices(t *testing.T) {
 	w := newTestHarness(t)
 	node := w.addReadyNode("n1")
@@ -60,7 +60,7 @@ func TestAReportedStatusChangesTheServices(t *testing.T) {
 	}
 }
 
-// An edge that reboots goes on with its journal: what is applied stays applied.
+// An edge that reboots continues its journal: the number of its applied rows stays.
 func TestABootKeepsTheAppliedNumber(t *testing.T) {
 	w := newTestHarness(t)
 	node := w.addReadyNode("n1")

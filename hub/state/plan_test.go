@@ -58,8 +58,7 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// A plan that was made for a job before it was registered anew, or stopped, and
-// comes after, begins nothing of the older version.
+// A plan for an older version of a job starts nothing if it comes after the job was registered again or stopped.
 func TestPlanOvertaken(t *testing.T) {
 	w := newTestHarness(t)
 	node := w.addReadyNode("n1")
@@ -96,8 +95,7 @@ func TestPlanBringsJob(t *testing.T) {
 	}
 }
 
-// What an edge reported after the scheduler looked wins over what the plan
-// concluded.
+// A status that an edge reported after the scheduler looked wins over the status that the plan concluded.
 func TestPlanDoesNotOverwriteReports(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -357,7 +355,7 @@ func TestEvals(t *testing.T) {
 	if b, _ := w.store.View().Eval("b1"); b.Status != fleet.EvalCanceled || b.StatusDescription == "" {
 		t.Fatalf("blocked evaluation is %s", b.Status)
 	}
-	// What is over stays over.
+	// An evaluation that is over stays over.
 	done.Status = fleet.EvalPending
 	w.mustApply(state.Evals{Evals: []fleet.Evaluation{done}, Now: w.nowNanos()})
 	w.wantEvals("shop")

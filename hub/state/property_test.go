@@ -202,8 +202,8 @@ func (g *generator) decideAny() {
 	g.applyAndCheck(state.Plan{Result: fleet.PlanResult{NodeUpdate: byNode(changed...)}, Now: g.nowNanos()})
 }
 
-// replayAny journals transitions and sends a part of the journal that may overlap
-// what is applied, leave something out, or come under an older epoch.
+// replayAny journals transitions and sends a part of the journal. The part may overlap the applied rows, leave rows
+// out, or come under an older epoch.
 func (g *generator) replayAny() {
 	id := g.anyNode()
 	for a := range g.store.View().AllocsByNode(id) {

@@ -54,9 +54,8 @@ func (w *storeHarness) replayLog() *state.Store {
 	return s
 }
 
-// A restore brings back what was wanted, and undoes neither who belongs to the
-// cluster nor what has happened: the edge's rows of after the snapshot are read
-// again, and what has ended has ended.
+// A restore brings the desired state back. It undoes neither the membership of the cluster nor events: the edge's rows
+// from after the snapshot are read again, and an allocation that has ended stays ended.
 func TestRestoreOverALivingState(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
@@ -132,7 +131,7 @@ func TestRestoreOverALivingState(t *testing.T) {
 	w.wantStatus(count[0], fleet.ClientComplete, fleet.ClientComplete)
 	w.wantStatus(shop[0], fleet.ClientRunning, fleet.ClientRunning)
 
-	// The edge comes back, and replays what the cluster lost.
+	// The edge comes back, and sends again the rows that the cluster lost.
 	if w.openNextSession(a); w.getNode(a).Status != fleet.NodeInitializing {
 		t.Fatal("the node is ready before its history is in")
 	}
@@ -144,7 +143,7 @@ func TestRestoreOverALivingState(t *testing.T) {
 		t.Errorf("the record says %s; want something like %s, complete", got, want)
 	}
 
-	// One that enrolled since is a member of the cluster.
+	// A node that enrolled after the snapshot stays a member of the cluster.
 	if n := w.getNode(c); n.Epoch <= epochs[c] || n.Status != fleet.NodeInitializing {
 		t.Errorf("a node that enrolled since is %s, at epoch %d, and was at %d", n.Status, n.Epoch, epochs[c])
 	}
@@ -153,8 +152,7 @@ func TestRestoreOverALivingState(t *testing.T) {
 	}
 }
 
-// A hub that starts from a snapshot of its own in the midst of a restore ends where
-// the others do.
+// A hub that starts from its own snapshot in the midst of a restore ends in the same state as the others.
 func TestRestoreGoesOnFromASnapshot(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	w.addReadyNode("n1")
@@ -177,8 +175,8 @@ func TestRestoreGoesOnFromASnapshot(t *testing.T) {
 	}
 }
 
-// An allocation whose record was collected had ended; one that the state never
-// heard of, because an earlier restore forgot it, may run.
+// An allocation whose record was collected counts as ended. An allocation that the state never heard of, because an
+// earlier restore forgot it, may run.
 func TestRestoreOfWhatWasCollected(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	a := w.addReadyNode("n1")
@@ -205,9 +203,8 @@ func TestRestoreOfWhatWasCollected(t *testing.T) {
 	w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
 }
 
-// Hubs that were put back with older directories count indexes for a second time: what
-// runs as an allocation that nobody knows is not taken for one that was collected when a
-// snapshot of the time that is forgotten is restored.
+// Hubs that start from older directories give out indexes a second time. A restore of a snapshot from the forgotten
+// time takes no unknown allocation that runs for a collected one.
 func TestRestoreOfWhatRunsUnknown(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	a := w.addReadyNode("n1")
@@ -230,8 +227,8 @@ func TestRestoreOfWhatRunsUnknown(t *testing.T) {
 	w.wantStatus(ids[1], fleet.ClientComplete, fleet.ClientComplete)
 }
 
-// TestManyRestoresForgetWhatTheyForgot restores a cluster more often than a state lists one by one: an allocation of
-// any forgotten time is still one that may run, and not one that was collected.
+// TestManyRestoresForgetWhatTheyForgot restores a cluster more often than the state lists restores one by one: an
+// allocation of any forgotten time may still run, and is not taken for a collected one.
 func TestManyRestoresForgetWhatTheyForgot(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	node := w.addReadyNode("n1")
@@ -256,9 +253,8 @@ func TestManyRestoresForgetWhatTheyForgot(t *testing.T) {
 	}
 }
 
-// What was placed after the snapshot, for a job that it has, is not placed once more,
-// whichever version it is of and on whichever node; what is of a job that it does not
-// have is unknown.
+// A restore keeps each allocation that was placed after the snapshot if the snapshot has its job, whatever its version
+// and node, so that it is not placed once more. An allocation of any other job becomes unknown to the state.
 func TestRestoreKeepsWhatWasPlaced(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	a := w.addReadyNode("n1")
@@ -309,12 +305,12 @@ func TestRestoreKeepsWhatWasPlaced(t *testing.T) {
 	if got, want := w.replayLog().View().Digest(), w.store.View().Digest(); got != want {
 		t.Error("a hub that reads the same log comes to another state")
 	}
-	// What is of the forgotten version goes like any other.
+	// An allocation of the forgotten version can be lost like any other.
 	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, second...)...)
 }
 
-// What was launched is not launched again, a node that was away for the snapshot and
-// has come since is waited for, and a deployment has its time anew.
+// After a restore a launched time is not launched again, the cluster waits for a node that came back after the
+// snapshot, and the progress deadline of a deployment begins again.
 func TestRestoreKeepsTime(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
@@ -364,7 +360,7 @@ func TestRestoreKeepsTime(t *testing.T) {
 	w.openNextSession(a)
 	w.wantStatus(away[0], fleet.ClientRunning, fleet.ClientRunning)
 
-	// One that is away now as well stays away.
+	// A node that is away now as well stays disconnected.
 	w.missHeartbeats(a)
 	w.restoreSnapshot(file)
 	if n := w.getNode(a); n.Status != fleet.NodeDisconnected {
@@ -372,7 +368,7 @@ func TestRestoreKeepsTime(t *testing.T) {
 	}
 }
 
-// What cannot be restored is refused in words, and changes nothing.
+// A snapshot that cannot be restored is refused with a reason, and changes nothing.
 func TestRestoreRefused(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	w.addReadyNode("n1")
@@ -422,7 +418,7 @@ func TestRestoreRefused(t *testing.T) {
 	w.mustApply(state.SnapshotDrop{Restore: "another"})
 	w.mustApply(whole)
 
-	// A state of later entries: the hubs were put back since.
+	// A snapshot of later entries than the state has: the hubs started from older directories since.
 	young := newStoreHarness(t)
 	young.mustApply(state.ClusterInit{Cluster: state.Cluster{ID: "c1"}})
 	late := young.stageSnapshot("r", file)
@@ -436,8 +432,8 @@ func TestRestoreRefused(t *testing.T) {
 	}
 }
 
-// FuzzRehearse hands in whatever: it is refused or restored, and what is restored
-// holds together. Half of the inputs are records, which a checksum would hide.
+// FuzzRehearse tries to restore any bytes: they are refused, or the restored state passes Check. Half of the inputs
+// are records that get a right checksum, because a wrong one would hide them.
 func FuzzRehearse(f *testing.F) {
 	w := furnished(f)
 	file := mustPersist(f, w.store)
@@ -469,8 +465,7 @@ func inflate(t tb, b []byte) []byte {
 	return out.Bytes()
 }
 
-// Snapshots whose checksum is right, and whose records are anything: each is refused or
-// restored, and nothing panics that is not refused for it.
+// Snapshots with a right checksum and damaged records are refused or restored; none causes a panic.
 func TestRehearseDamagedRecords(t *testing.T) {
 	w := furnished(newTestHarness(t))
 	records := inflate(t, mustPersist(t, w.store)[9:])

@@ -10,8 +10,8 @@ import (
 	"skerry/hub/state"
 )
 
-// A node that is revoked is down for good: nothing that its edge says or asks for is
-// taken any more, and what it had is given up.
+// A node that is revoked is down for good: each report and request of its edge is refused, and its allocations are
+// given up.
 func TestRevokeExpelsANode(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	n, other := w.addReadyNode("a"), w.addReadyNode("b")
@@ -106,7 +106,7 @@ func TestRevokeOfAPurgedNode(t *testing.T) {
 	w.mustRefuse(fleet.CodeRevoked, state.NodeRegister{Node: description(n, "a"), Now: w.nowNanos()})
 }
 
-// A snapshot of before does not let a node in again.
+// The restore of a snapshot from before the revocation does not admit the node again.
 func TestRestoreKeepsRevocations(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	n := w.addReadyNode("a")

@@ -159,8 +159,8 @@ func TestSessionOfALostJournal(t *testing.T) {
 	}
 }
 
-// What waits while its link is gone: rows A1, A2, A4, A44, A46 and the pools'
-// defaults.
+// Rows A1, A2, A4, A44, A46 and the defaults of pools: which nodes wait as disconnected when their link is gone, and
+// which are down.
 func TestNodeStatus(t *testing.T) {
 	hour := ptr(time.Hour)
 	for _, c := range []struct {
@@ -218,9 +218,9 @@ func TestNodeStatus(t *testing.T) {
 	}
 }
 
-// What was told to stop and has not said that it did is out of sight with its node, also
-// where no evaluation looks at its job any more, and shows what its edge says when that is
-// back. Nomad's rules leave it as it is.
+// An allocation that was told to stop and has not said that it did becomes unknown with its node, also where no
+// evaluation looks at its job any more. It has its reported status again when the node is back. Nomad's rules leave it
+// as it is.
 func TestStoppingAllocsOfANodeThatIsAway(t *testing.T) {
 	for name, c := range map[string]struct {
 		jobType, pool string
@@ -266,8 +266,8 @@ func TestStoppingAllocsOfANodeThatIsAway(t *testing.T) {
 	}
 }
 
-// One evaluation a job, for jobs that have something to decide, however many
-// nodes miss their deadline in one entry (A20).
+// Each job that has something to decide gets one evaluation, however many nodes miss their deadline in one entry
+// (A20).
 func TestNodeStatusEvals(t *testing.T) {
 	w := newTestHarness(t)
 	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
@@ -343,8 +343,8 @@ func TestReadyWithTheLastRowOfTheHead(t *testing.T) {
 	}
 }
 
-// A plan that was made while the node was away comes when it is ready again: what runs there
-// is not unknown, nor lost.
+// A plan from the time when the node was away comes after the node is ready again: its running allocation becomes
+// neither unknown nor lost.
 func TestStalePlanLeavesAReadyNode(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -365,9 +365,8 @@ func TestStalePlanLeavesAReadyNode(t *testing.T) {
 	}
 }
 
-// Out of sight and back: unknown until the history is in, then what the edge
-// reported last, with one evaluation a job (A10, A11, A17). I1: the node is not ready
-// before that.
+// An allocation of a node that comes back stays unknown until the history is in; then it has the status that the edge
+// reported last, and its job one evaluation (A10, A11, A17). I1: the node is not ready before that.
 func TestReconnect(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -404,7 +403,7 @@ func TestReconnect(t *testing.T) {
 	if got, want := w.historyEvents(ids[0]), "placed, running, node disconnected, unknown, node reconnected, pending*, running*, node ready"; got != want {
 		t.Fatalf("history: %s\nwant     %s", got, want)
 	}
-	// The plan settles it, and the edge need not hear of that.
+	// The plan settles the reconnection, and the edge is not told of it.
 	heard := w.store.View().DesiredIndex(id)
 	w.updateAllocs(w.allocsWithStatus(fleet.ClientRunning, ids[0])...)
 	if w.getAlloc(ids[0]).NeedsToReconnect() || w.store.View().DesiredIndex(id) != heard {
@@ -412,9 +411,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// An edge that was rebooted before it noticed that its link was gone has no row that
-// says so: what its next agent wrote before this session is from the time apart all
-// the same, and what it wrote since is not.
+// An edge that was rebooted before it noticed the loss of its link has no row about that loss. The rows that its next
+// agent wrote before this session count as written while apart; later rows do not.
 func TestApartSinceReboot(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -436,8 +434,8 @@ func TestApartSinceReboot(t *testing.T) {
 	}
 }
 
-// A node whose link goes again before its history is in waits as before, and its
-// failures of the first attempt are not forgotten.
+// A node that loses its link again before its history is in waits as before. The failures that it reported on the
+// first attempt are evaluated later.
 func TestReconnectInterrupted(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -464,8 +462,8 @@ func TestReconnectInterrupted(t *testing.T) {
 	}
 }
 
-// A batch allocation that ended while apart, and whose node lost its link again
-// with its end in and the rest of its history not: the end is looked at all the same.
+// A batch allocation ended while its node was apart, and the node lost its link again after the row about that end:
+// the end gets its evaluation all the same.
 func TestEndSeenBeforeTheLinkBrokeAgain(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -503,8 +501,8 @@ func TestReconnectTwice(t *testing.T) {
 	w.wantEvals("night", fleet.TriggerNodeUpdate)
 }
 
-// What the hub gave up stays lost until the edge says that it is over, and takes
-// its place on the node until then.
+// An allocation that the hub gave up stays lost until the edge says that it is over. Until then it holds its resources
+// on the node.
 func TestLostAndFound(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -530,7 +528,7 @@ func TestLostAndFound(t *testing.T) {
 	if used := w.store.View().Used(id); used != (fleet.Resources{}) {
 		t.Fatalf("used %+v by one that is over", used)
 	}
-	// The partition is in its record from end to end, also where it was given up.
+	// The history has the whole partition, also for an allocation that was given up.
 	want := "placed, running, node disconnected, unknown, node down, lost, stop, node reconnected, node ready, running, complete"
 	if got := w.historyEvents(ids[0]); got != want {
 		t.Fatalf("history: %s\nwant     %s", got, want)

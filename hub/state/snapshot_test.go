@@ -68,7 +68,7 @@ func TestSnapshotRestores(t *testing.T) {
 	if again := mustPersist(t, restored); !bytes.Equal(again, snapshot) {
 		t.Fatal("a restored state gives another snapshot")
 	}
-	// And it goes on like the original.
+	// The restored store takes further entries like the original.
 	c := state.NodeStatus{Nodes: []state.NodeMissed{}, Now: w.nowNanos()}
 	for n := range w.store.View().Nodes("") {
 		c.Nodes = append(c.Nodes, state.NodeMissed{NodeID: n.ID, Epoch: n.Epoch})
@@ -80,7 +80,7 @@ func TestSnapshotRestores(t *testing.T) {
 	}
 }
 
-// Persist writes the state as it was at the call, whatever happens meanwhile.
+// Persist writes the state of the moment of the call, whatever is applied meanwhile.
 func TestSnapshotIsOfItsMoment(t *testing.T) {
 	w := furnished(t)
 	view := w.store.View()
@@ -260,7 +260,7 @@ func TestWaitIndex(t *testing.T) {
 	}
 }
 
-// What a deployment notes for its watcher alone is in no snapshot, and in no digest.
+// The list of changes that a deployment keeps for its watcher is in no snapshot and in no digest.
 func TestDigestOfARestoredDeployment(t *testing.T) {
 	w := newTestHarness(t)
 	n := w.addReadyNode("n1")

@@ -12,8 +12,8 @@ func certificateBy(token, key string, id fleet.NodeID) state.Certificate {
 	return state.Certificate{Serial: key + token, Subject: "edge:" + string(id), Token: token, Key: []byte(key)}
 }
 
-// What a join token says of an edge holds, whatever the edge says of itself, and
-// through renewals, purges and snapshots.
+// The pool and site of a join token hold, whatever its edges say of themselves, and through renewals, purges and
+// snapshots.
 func TestJoinTokenPlacesItsEdges(t *testing.T) {
 	w := clustered(newTestHarness(t))
 	w.mustApply(state.Token{Token: state.JoinToken{ID: "pinned", Hash: []byte{1}, Roles: []string{"edge"}, NodePool: "tills", Site: "shop-17"}})

@@ -13,7 +13,7 @@ import (
 	"skerry/hub/state"
 )
 
-// What is wrong with a batch is named, and changes nothing.
+// A batch that is refused gets a code and a reason, and changes nothing.
 func TestUpdatesRefused(t *testing.T) {
 	w := newTestHarness(t)
 	a, b := w.addReadyNode("n1"), w.addReadyNode("n2")
@@ -58,7 +58,7 @@ func TestUpdatesRefused(t *testing.T) {
 			}
 		})
 	}
-	// One batch's refusal does not touch the others of its entry.
+	// The refusal of one batch does not touch the other batches of its entry.
 	res := w.applyRowBatches(foreign, good)
 	if res[0].Code != fleet.CodeForeignAlloc || res[1].Code != "" || res[1].Applied != 3 {
 		t.Fatalf("%+v", res)
@@ -71,7 +71,7 @@ func TestUpdatesRefused(t *testing.T) {
 	if late[0].Code != fleet.CodeNodeNotReady || !strings.Contains(late[0].Message, "not allowed to update allocs") {
 		t.Fatalf("rows of a node that is away: %+v", late[0]) // A13
 	}
-	// I2: it has to beat first, and sends them once more.
+	// I2: the edge has to open a session first, and sends its rows once more.
 	w.openNextSession(a)
 	if res := w.applyRowBatches(w.unappliedBatch(a)); res[0].Code != "" || w.getNode(a).Status != fleet.NodeReady {
 		t.Fatalf("rows after a new session: %+v, the node is %s", res[0], w.getNode(a).Status)
@@ -79,8 +79,7 @@ func TestUpdatesRefused(t *testing.T) {
 	w.wantStatus(mine[0], fleet.ClientRunning, fleet.ClientRunning)
 }
 
-// Rows are applied once, whatever overlaps, and only on the chain that was
-// applied.
+// Rows are applied once, however batches overlap, and only if they continue the applied chain.
 func TestUpdatesIdempotent(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -104,7 +103,7 @@ func TestUpdatesIdempotent(t *testing.T) {
 	if n := len(w.getAlloc(ids[0]).TaskStates["web"].Events); n != 4 {
 		t.Fatalf("%d task events, want 4", n)
 	}
-	// A clone of the edge journals something else from row 3 on.
+	// A clone of the edge journals other rows from row 3 on.
 	twin := w.edges[id]
 	w.edges[id] = &edge{epoch: twin.epoch, session: twin.session, rows: twin.rows[:2:2], chain: twin.chain[:2:2]}
 	for range 4 {
@@ -118,8 +117,8 @@ func TestUpdatesIdempotent(t *testing.T) {
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 }
 
-// An edge that compacted what an older cluster state had applied goes on from its
-// oldest row; rows about allocations that this state does not know are kept.
+// An edge that compacted rows, which an older state of the cluster had applied, sends its rows from the oldest one on.
+// Rows about allocations that this state does not know are kept.
 func TestUpdatesBase(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -153,7 +152,7 @@ func TestUpdatesBase(t *testing.T) {
 	}
 }
 
-// Evaluations come from what an entry leaves, one a job (A16, A19, B16, I16).
+// Evaluations follow from the statuses at the end of an entry, one for each job (A16, A19, B16, I16).
 func TestUpdatesEvals(t *testing.T) {
 	type row struct {
 		name     string
@@ -202,8 +201,8 @@ func TestUpdatesReconnectTrigger(t *testing.T) {
 	w.wantStatus(ids[0], fleet.ClientRunning, fleet.ClientRunning)
 }
 
-// Where a replacement waits until an edge has surely stopped the lost one, the news that
-// it has is looked at at once, whether it is told in the edge's history or after it.
+// A replacement waits until the edge has certainly stopped the lost allocation. A report that it has ended is
+// evaluated at once, whether it comes in the edge's history or after it.
 func TestAnAwaitedEndIsLookedAt(t *testing.T) {
 	for _, inHistory := range []bool{true, false} {
 		t.Run(fmt.Sprintf("in its history: %t", inHistory), func(t *testing.T) {
@@ -254,7 +253,7 @@ func TestReceived(t *testing.T) {
 	}
 }
 
-// Records are bounded: chatter goes first, what a status became goes last.
+// Histories are bounded: events that change no status go first, changes of a status go last.
 func TestHistoryBound(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -284,7 +283,7 @@ func TestHistoryBound(t *testing.T) {
 	}
 }
 
-// What is lost is still said when the record is full of what is not.
+// A record about lost rows stays when the history is full of other events.
 func TestHistoryBoundKeepsLosses(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -305,8 +304,7 @@ func TestHistoryBoundKeepsLosses(t *testing.T) {
 	}
 }
 
-// However much an edge says, of tasks that its allocation has and has not, the
-// state fits into a snapshot.
+// The state fits into a snapshot, however much an edge reports of tasks that its allocation has and has not.
 func TestHistoryBoundInBytes(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -336,8 +334,8 @@ func TestHistoryBoundInBytes(t *testing.T) {
 	}
 }
 
-// Since when a task runs is by the cluster's clock from when it heard of that, and
-// stays so whatever the cluster does to the allocation.
+// RunningSince is by the cluster's clock, from the first report that the task runs, and stays the same whatever the
+// cluster does to the allocation.
 func TestRunningSince(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
@@ -375,7 +373,7 @@ func TestRunningSince(t *testing.T) {
 	}
 }
 
-// TestHistoryAt asks for what each entry added: nothing of the others.
+// TestHistoryAt asks for the events that each entry added: it gets all of them and no other.
 func TestHistoryAt(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")

@@ -380,7 +380,7 @@ func (w *storeHarness) missHeartbeats(nodes ...fleet.NodeID) []fleet.NodeID {
 	return w.mustApply(c).Moved
 }
 
-// markAllocsUnknown commits what a scheduler concludes of allocations out of sight.
+// markAllocsUnknown commits the plan of a scheduler that makes allocations unknown.
 func (w *storeHarness) markAllocsUnknown(ids ...fleet.AllocID) {
 	w.Helper()
 	w.updateAllocs(w.allocsWithStatus(fleet.ClientUnknown, ids...)...)
