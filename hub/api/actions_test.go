@@ -54,7 +54,7 @@ func TestNamesOfActions(t *testing.T) {
 	}
 }
 
-// actionEdge notes what it is asked, and echoes.
+// actionEdge has the edge record each request, and answer with its input in capitals.
 func actionEdge(h *fakeHub, asked *[]syncproto.Request) {
 	serveExecWith(h, func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 		*asked = append(*asked, req)

@@ -25,7 +25,7 @@ import (
 	"skerry/syncproto"
 )
 
-// fakeHub is a cluster of one without consensus: what is applied is committed.
+// fakeHub is a cluster of one hub without consensus: an applied command counts as committed.
 type fakeHub struct {
 	mu        sync.Mutex
 	index     fleet.Index
@@ -336,7 +336,7 @@ func TestNomadClientPlansAndValidates(t *testing.T) {
 	if f := plan.Diff.TaskGroups[0].Fields; len(f) != 1 || f[0].Name != "Count" || f[0].Old != "2" || f[0].New != "3" {
 		t.Fatalf("diff = %+v", f)
 	}
-	// What is likely not meant is said, and taken.
+	// A job with a likely mistake gets a warning, and is accepted.
 	hasty, atOnce := exampleJob("hasty"), 9
 	hasty.Update = &nomad.UpdateStrategy{MaxParallel: &atOnce}
 	const said = "max_parallel is 9 and the count is 2"
@@ -501,7 +501,7 @@ func TestStopAllocationAsksForAnother(t *testing.T) {
 	}
 }
 
-// TestBadRequests sends what is wrong and expects a status and a reason.
+// TestBadRequests sends requests with a mistake, and expects a status and a reason.
 func TestBadRequests(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	huge := `{"Job":{"ID":"` + strings.Repeat("x", hubapi.MaxBody) + `"}}`

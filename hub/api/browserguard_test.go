@@ -19,7 +19,7 @@ import (
 	"skerry/hub/state"
 )
 
-// A browser sends what a page of anybody's asks for; programs send no such headers.
+// A browser sends requests for any web page, with headers that other programs do not send.
 func TestForeignWebPagesAreRefused(t *testing.T) {
 	h, srv, _ := mustServe(t)
 	own := strings.TrimPrefix(srv.URL, "http://") // 127.0.0.1:PORT

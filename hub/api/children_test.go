@@ -69,7 +69,7 @@ func TestDispatch(t *testing.T) {
 	}
 }
 
-// TestDispatchOfAPeriodicJob: what is dispatched runs at its times.
+// TestDispatchOfAPeriodicJob dispatches a job that is periodic too: the dispatched job is launched at its times.
 func TestDispatchOfAPeriodicJob(t *testing.T) {
 	h, _, c := mustServe(t)
 	job := batchJob("report")

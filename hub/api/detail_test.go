@@ -15,7 +15,7 @@ import (
 	"skerry/hub/state"
 )
 
-// TestListsShowMoreOrLess asks lists for what they show where a parameter says so.
+// TestListsShowMoreOrLess asks for lists with the parameters that add or leave out fields.
 func TestListsShowMoreOrLess(t *testing.T) {
 	h, srv, c := mustServe(t)
 	mustJobs(t, c, 1)
@@ -69,7 +69,7 @@ func TestListsShowMoreOrLess(t *testing.T) {
 	}
 }
 
-// TestRelatedEvaluations asks for what led to an evaluation, and what it led to.
+// TestRelatedEvaluations asks for the evaluations before and after an evaluation.
 func TestRelatedEvaluations(t *testing.T) {
 	h, srv, c := mustServe(t)
 	mustJobs(t, c, 1)
@@ -127,8 +127,8 @@ func TestWhatIsNotThereIsWaitedFor(t *testing.T) {
 	})
 }
 
-// TestWhatComesAndGoesIsToldAtOnce blocks on lists whose owner is made and deleted, which
-// changes nothing in what they list.
+// TestWhatComesAndGoesIsToldAtOnce blocks on the list of a pool and of a job that are made and deleted meanwhile: the
+// query returns at once, although the listed entries do not change.
 func TestWhatComesAndGoesIsToldAtOnce(t *testing.T) {
 	for _, tc := range []struct {
 		path       string

@@ -11,8 +11,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 )
 
-// TestNomadClientFollowsEvents has the published client read what was there and
-// what comes.
+// TestNomadClientFollowsEvents has Nomad's published client read the events of before and those that follow.
 func TestNomadClientFollowsEvents(t *testing.T) {
 	h, _, c := mustServe(t)
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {

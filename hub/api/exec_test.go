@@ -30,8 +30,7 @@ import (
 // edgeTalk is the hub's end of a stream to an edge, which serves the other one.
 type edgeTalk struct{ net.Conn }
 
-// serveExecWith has an edge serve each command with a function; it is told when the hub
-// hangs up by the end of what it reads.
+// serveExecWith has an edge serve each command with a function. The function's input ends when the hub hangs up.
 func serveExecWith(h *fakeHub, serve func(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer)) {
 	h.talk = func(ctx context.Context, req syncproto.Request) (io.ReadWriteCloser, error) {
 		if slices.Contains(req.Command, "refused") {
@@ -47,7 +46,7 @@ func serveExecWith(h *fakeHub, serve func(req syncproto.Request, in *syncproto.R
 	}
 }
 
-// serveInCapitals says what it is told in capitals, and how large its terminal is.
+// serveInCapitals answers with its input in capitals, and with the size of its terminal.
 func serveInCapitals(req syncproto.Request, in *syncproto.Reader, out *syncproto.Writer) {
 	if req.Command[0] == "fail" {
 		_ = out.Write(syncproto.ExecOutput{Exited: true, Error: fleet.Errorf(fleet.CodeInvalid, "there is no program %q", req.Command[0])})
@@ -267,8 +266,8 @@ func (p *pipes) dialPipe(context.Context, string, string) (net.Conn, error) {
 	return mine, nil
 }
 
-// A client that goes while its command takes none of what was typed is missed all the
-// same: nothing is read from it then, so asking whether it is there has to tell.
+// The hub notices that a client has gone while the command reads no input: the hub reads nothing from the client then,
+// so a ping has to show it.
 func TestClientsAreMissedWhileCommandsReadNothing(t *testing.T) {
 	h, srv, c := mustServe(t)
 	alloc := mustAlloc(t, h, c)
@@ -303,7 +302,7 @@ func TestClientsAreMissedWhileCommandsReadNothing(t *testing.T) {
 	})
 }
 
-// What a command said last reaches its client also where that still types.
+// A client that still types receives the last output of its command.
 func TestNothingOfACommandsEndIsLost(t *testing.T) {
 	h, srv, c := mustServe(t)
 	alloc := mustAlloc(t, h, c)

@@ -1,6 +1,6 @@
 package api
 
-// What is tested by itself.
+// These functions are tested by themselves.
 var (
 	ExecFrames   = execFrames
 	CloseText    = closeText
@@ -8,7 +8,7 @@ var (
 	WhyFixed     = whyFixed
 )
 
-// RefuseUnknownKeys refuses what a type has no field for, as the endpoints do.
+// RefuseUnknownKeys refuses keys for which a type has no field, as the endpoints do.
 func RefuseUnknownKeys(b []byte, v any) error {
 	keys, err := readBodyKeys(b, v)
 	if err != nil {

@@ -223,7 +223,7 @@ func TestNomadClientTagsVersions(t *testing.T) {
 	}
 }
 
-// H13: preserve-counts keeps what a scaler has set.
+// H13: preserve-counts keeps the count that a scaler has set.
 func TestNomadClientPreservesCounts(t *testing.T) {
 	h, _, c := mustServe(t)
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
@@ -268,8 +268,8 @@ func FuzzScale(f *testing.F) {
 	})
 }
 
-// H16: what is not there is deregistered already; a stopped job stays, a purged one goes;
-// the evaluation has the priority that was asked for.
+// H16: deregistering an unknown job succeeds; a stopped job stays, a purged one goes; the evaluation has the requested
+// priority.
 func TestDeregister(t *testing.T) {
 	h, srv, c := mustServe(t)
 	eval, _, err := c.Jobs().Deregister("nope", true, nil)
@@ -321,7 +321,7 @@ func TestDeregister(t *testing.T) {
 	}
 }
 
-// E11: what an edge says moves the index of its own node's allocations alone.
+// E11: a report of an edge moves the index of the allocations of its own node alone.
 func TestIndexOfANodesAllocations(t *testing.T) {
 	h, _, c := mustServe(t)
 	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {

@@ -59,8 +59,8 @@ var listEndpoints = []listEndpoint{
 	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
 }
 
-// noLists are the other GETs: they answer with one thing, with what is bounded by the
-// number of hubs, by versions and rows that are kept or by what one job says, or with a stream.
+// noLists are the other GETs. They answer with one object, with a stream, or with a list that is bounded by the number
+// of hubs, by the versions and rows that are kept, or by one job.
 var noLists = []string{
 	"/v1/agent/health", "/v1/client/gc", "/v1/client/allocation/{id}/gc", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
@@ -72,8 +72,8 @@ var noLists = []string{
 	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers", "/v1/volume/host/{id}",
 }
 
-// TestEveryListIsKnown fails for an endpoint that is neither among the lists, which the
-// other tests try, nor among what is none.
+// TestEveryListIsKnown fails for an endpoint that is neither in listEndpoints, which the other tests try, nor in
+// noLists.
 func TestEveryListIsKnown(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) < 20 {

@@ -82,8 +82,8 @@ func TestLogFramesNameTheirFiles(t *testing.T) {
 	}
 }
 
-// TestFollowAcrossARotation follows a task while its output goes on in another file: each frame
-// has the right file and offset. Then it collects the ended allocation.
+// TestFollowAcrossARotation follows the output of a task across a change of its file: each frame has the right file
+// and offset. Then it collects the ended allocation.
 func TestFollowAcrossARotation(t *testing.T) {
 	c := mustDevCluster(t)
 	c.registerHCL(`job "chatty" {

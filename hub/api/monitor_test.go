@@ -17,7 +17,7 @@ import (
 	"skerry/syncproto"
 )
 
-// TestMonitor hears with Nomad's client what a hub logs, and what a node does.
+// TestMonitor follows the logs of a hub and of a node with Nomad's client.
 func TestMonitor(t *testing.T) {
 	h, _, _ := mustServe(t)
 	tap := logtap.New()

@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/nomad/api/contexts"
 )
 
-// mustAnswer asks a hub, and returns the status and what the answer says.
+// mustAnswer sends a request to a hub, and returns the status and the body of the answer.
 func mustAnswer(tb testing.TB, method, url, body string) (int, string) {
 	tb.Helper()
 	req, err := http.NewRequest(method, url, strings.NewReader(body))

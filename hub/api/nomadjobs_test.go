@@ -133,7 +133,7 @@ job "shop" {
   }
 }`
 
-// idleJob asks for the rest of what this release acts on, and places nothing.
+// idleJob has the remaining blocks that this release supports, and places no allocation.
 const idleJob = `
 job "idle" {
   update {

@@ -173,7 +173,7 @@ var unwalked = map[string]string{
 	"DELETE /v1/service/{name}/{registration}": "refused, see docs/compatibility.md",
 }
 
-// topics are the types of what an event is about.
+// topics has the type of the object in the events of each topic.
 var topics = map[string]any{
 	"Allocation": nomad.Allocation{}, "Deployment": nomad.Deployment{}, "Evaluation": nomad.Evaluation{}, "Job": nomad.Job{},
 	"Node": nomad.Node{}, "NodePool": nomad.NodePool{}, "Service": nomad.ServiceRegistration{},

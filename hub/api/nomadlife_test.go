@@ -23,7 +23,7 @@ import (
 	daemon "skerry/hub"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected state.
 const patience = 60 * time.Second
 
 // TestMain lets this program be the supervisor of a task: raw_exec starts its own program
@@ -40,8 +40,8 @@ type answer struct {
 	body         []byte
 }
 
-// recorder is a transport that keeps what hubs answered. The bodies of streams are kept as
-// far as the client read them.
+// recorder is a transport that keeps the answers of hubs. It keeps the bodies of streams as far as the client read
+// them.
 type recorder struct {
 	mu      sync.Mutex
 	answers []*answer
@@ -181,7 +181,7 @@ func runUntilEnd(tb testing.TB, run func(context.Context) error, closeIt func() 
 	})
 }
 
-// waitUntil polls until missing returns "", and prints what is missing where it gives up.
+// waitUntil polls until missing returns "", and prints its last text if it gives up.
 func (c *devCluster) waitUntil(what string, missing func() string) {
 	c.tb.Helper()
 	deadline, tick := time.NewTimer(patience), time.NewTicker(50*time.Millisecond)

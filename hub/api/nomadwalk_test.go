@@ -13,9 +13,9 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 )
 
-// TestNomadKeys lives through what operators do, with Nomad's published Go client against
-// a hub and two edges, and compares every answer with the types that the client has for it.
-// Each key is filled by some answer, or testdata/nomadkeys.txt says why not.
+// TestNomadKeys does the work of operators, with Nomad's published Go client against a hub and two edges, and compares
+// every answer with the client's type. Each key is filled by some answer, or testdata/nomadkeys.txt says why it is
+// not.
 func TestNomadKeys(t *testing.T) {
 	c := mustDevCluster(t)
 	c.waitUntil("two nodes are ready", func() string {

@@ -14,8 +14,8 @@ import (
 	"skerry/syncproto"
 )
 
-// TestNomadClientRestartsAndSignals drives what an edge is told of an allocation's
-// tasks, and what is said where it cannot be told.
+// TestNomadClientRestartsAndSignals restarts and signals tasks with Nomad's client: it checks the requests that reach
+// the edge, and the errors where the edge cannot be reached.
 func TestNomadClientRestartsAndSignals(t *testing.T) {
 	h, srv, c := mustServe(t)
 	var asked []syncproto.Request

@@ -175,7 +175,7 @@ func TestJobStatuses(t *testing.T) {
 	if len(got) != 1 || got[0].ID != "j02" {
 		t.Fatalf("statuses of one job = %+v", got)
 	}
-	// One that is named twice is listed once, or its page would never end.
+	// A job that is named twice is listed once; otherwise its page would never end.
 	named.Jobs, got = []nomad.NamespacedID{{ID: "j02"}, {ID: "j02", Namespace: "default"}, {ID: "j00"}}, nil
 	meta, err := c.Raw().Write("/v1/jobs/statuses?per_page=2", named, &got, nil)
 	if err != nil || len(got) != 2 || got[0].ID != "j02" || got[1].ID != "j00" {

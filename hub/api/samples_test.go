@@ -32,7 +32,7 @@ type sample struct {
 	asked, said  any // as JSON; nil: nothing
 }
 
-// proxy is a transport that keeps the last request, and its answer as far as it was read.
+// proxy is a transport that keeps the last request, and the part of its answer that was read.
 type proxy struct {
 	sample
 	body []byte
@@ -232,9 +232,8 @@ var ownKeys = map[string]string{
 	"deployment-fail": "Index", "job-dispatch": "Index", "job-register": "Index", "job-scale": "Index", "job-stop": "Index", "node-drain": "Index", "node-eligibility": "Index",
 }
 
-// TestSamples has Nomad's published client send the most common requests, and compares the keys
-// and kinds of each request and answer with testdata/samples. -rewrite writes the samples anew;
-// read them before you commit them.
+// TestSamples has Nomad's published client send the most common requests, and compares the keys and kinds of each
+// request and answer with testdata/samples. -rewrite writes new samples; read them before you commit them.
 func TestSamples(t *testing.T) {
 	known := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(sampled(map[string]string{}))) {

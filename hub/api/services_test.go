@@ -183,7 +183,7 @@ func servicesOfAbsent(t *testing.T, h *fakeHub, c *nomad.Client) {
 	}
 }
 
-// What has nothing to do with services wakes nobody who waits for one.
+// A change that concerns no service does not wake a client that waits for services.
 func TestServicesHaveAnIndexOfTheirOwn(t *testing.T) {
 	h, _, c := mustServe(t)
 	for _, job := range []*nomad.Job{jobWithServices("web"), exampleJob("other")} {

@@ -28,8 +28,8 @@ func mustSave(tb testing.TB, c *nomad.Client) []byte {
 	return file
 }
 
-// Nomad's client restores what it saved: what was registered since is gone, and who
-// waits for a later index hears of it.
+// Nomad's client restores the snapshot that it saved: jobs registered since are gone, and a query that waits for a
+// later index returns.
 func TestSnapshotIsRestored(t *testing.T) {
 	h, srv, c := mustServe(t)
 	mustApply(t, h, state.ClusterInit{Cluster: state.Cluster{ID: "c1"}})

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestAnotherMethod asks for what is there by a method that it is not served by.
+// TestAnotherMethod asks for known paths by a method that they do not have.
 func TestAnotherMethod(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	for _, tc := range []struct {

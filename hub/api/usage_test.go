@@ -14,8 +14,8 @@ import (
 	"skerry/syncproto"
 )
 
-// TestUsage asks with Nomad's client what an allocation and a node use, and what is
-// said where that cannot be asked.
+// TestUsage asks with Nomad's client for the usage of an allocation and a node, and checks the errors where the node
+// cannot be asked.
 func TestUsage(t *testing.T) {
 	h, srv, c := mustServe(t)
 	var asked []syncproto.Request

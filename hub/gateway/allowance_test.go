@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// B5: a hub answers each beat of an edge that describes itself anew every time. Few of the
-// descriptions become entries of the log; the newest one does.
+// B5: an edge describes itself differently at every beat, and the hub answers each. Few of the descriptions become
+// entries of the log, the newest one among them.
 func TestDescriptionsAreCommittedAtARate(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

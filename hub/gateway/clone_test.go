@@ -94,7 +94,7 @@ func TestNewerSessionStays(t *testing.T) {
 	alive()
 }
 
-// A journal that does not continue what the cluster has applied.
+// The journal of an edge does not continue the rows that the cluster has applied.
 func TestForkedJournal(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

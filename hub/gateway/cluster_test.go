@@ -115,7 +115,7 @@ func (c *cluster) describeState() string {
 	return strings.Join(kept, "")
 }
 
-// expectUnchanged fails with what is not as it was.
+// expectUnchanged fails with each line of the state that has changed.
 func (c *cluster) expectUnchanged(tb testing.TB, before string) {
 	tb.Helper()
 	was := strings.Split(before, "\n")

@@ -75,8 +75,8 @@ func TestDamagedJournal(t *testing.T) {
 	}
 }
 
-// TestDesiredOfABareEdge: one that lost everything is told what it may still have to
-// stop, with what it takes to find it.
+// TestDesiredOfABareEdge: an edge that lost all its state is told which allocations it may still have to stop, with
+// the record and the job of each.
 func TestDesiredOfABareEdge(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

@@ -11,8 +11,7 @@ import (
 	"skerry/syncproto"
 )
 
-// An edge is told that a stop is without its shutdown_delay, also when it stops already,
-// and again in a later session.
+// An edge is told that a stop skips its shutdown_delay, also if it is stopping already, and again in a later session.
 func TestStopsWithoutTheirDelay(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})
@@ -80,7 +79,8 @@ func TestFullDesiredOfALaterSession(t *testing.T) {
 	}
 }
 
-// The two sides compare what the edge holds and the hub did not mention.
+// An edge tells the hub which allocations it holds: the hub names those to stop, and shows the unknown ones as
+// orphans.
 func TestHoldings(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

@@ -12,7 +12,7 @@ import (
 	"skerry/syncproto"
 )
 
-// UpdateBatcher is the folder, for tests of what it makes of what sessions submit.
+// UpdateBatcher is updateBatcher, for tests of the entries that it makes of submitted batches.
 type UpdateBatcher struct{ f *updateBatcher }
 
 func NewUpdateBatcher(apply state.Applier) *UpdateBatcher {
@@ -37,7 +37,7 @@ const (
 	MaxBatchBytes = maxBatchBytes
 )
 
-// DesiredFrames are what a new session tells its edge.
+// DesiredFrames are the frames that a new session sends to its edge.
 func DesiredFrames(view *state.View, node fleet.NodeID, log *slog.Logger) []syncproto.Desired {
 	return newDesiredProgress(node, false, log).nextFrames(view, 0)
 }

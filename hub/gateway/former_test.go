@@ -125,7 +125,7 @@ func TestFormerHubIsAskedAgain(t *testing.T) {
 	}
 }
 
-// A newcomer is held, and let in, where the former hub answers within an election's time.
+// The hub holds a newcomer, and admits it if the former hub answers within an election's time.
 func TestNewcomerIsHeldUntilTheFormerHubAnswers(t *testing.T) {
 	t.Parallel()
 	tries := 0
@@ -141,7 +141,7 @@ func TestNewcomerIsHeldUntilTheFormerHubAnswers(t *testing.T) {
 	}
 }
 
-// Where nobody can be asked for long, nobody is let in.
+// The hub refuses a newcomer if it cannot reach the former hub for long.
 func TestNobodyToAskOfTheFormerSession(t *testing.T) {
 	t.Parallel()
 	h := hubWithFormerSession(t, func() (gateway.Former, error) { return gateway.Former{}, errors.New("no way there") })
@@ -154,7 +154,7 @@ func TestNobodyToAskOfTheFormerSession(t *testing.T) {
 	}
 }
 
-// What was found out of one session says nothing of the next one.
+// The answer about one session does not count for the next session.
 func TestFormerSessionChangesMeanwhile(t *testing.T) {
 	t.Parallel()
 	var h *hub

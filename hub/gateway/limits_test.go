@@ -12,8 +12,8 @@ import (
 	"skerry/syncproto"
 )
 
-// What an edge of 50,000 allocations is told fits into frames that it can read, also
-// where each of them has a long name, many ports, and a large job.
+// The Desired frames for an edge of 50,000 allocations fit the bound of a frame, also where each allocation has a long
+// name, many ports, and a large job.
 func TestDesiredFramesOfALargeNode(t *testing.T) {
 	name := strings.Repeat("n", 128)
 	ports, windows := make([]fleet.AssignedPort, 60), make([]fleet.UpdateWindow, 20)

@@ -85,7 +85,7 @@ func TestRevertedMachineOfAnotherHub(t *testing.T) {
 	}
 }
 
-// What is not proven is for an operator to decide.
+// The hub refuses a directory that was put back if it has no proof of that: an operator decides.
 func TestPutBackDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("another process", func(t *testing.T) {
@@ -119,8 +119,8 @@ func TestPutBackDirectoryIsRefused(t *testing.T) {
 	})
 }
 
-// An operator lets it go on, whether its journal is behind or has overtaken what is applied;
-// once.
+// An operator readmits an edge whose journal is behind the applied rows, or has overtaken them. This holds for one
+// session.
 func TestReadmittedEdgeGoesOn(t *testing.T) {
 	t.Parallel()
 	for name, last := range map[string]fleet.Seq{"behind": 1, "overtaken": 3} {
@@ -160,8 +160,8 @@ func TestReadmittedEdgeGoesOn(t *testing.T) {
 	}
 }
 
-// One that was taken for a clone comes in where an operator says so, but not beside a
-// machine that lives.
+// An edge that was refused as a clone may connect after an operator readmits it, but not while the other machine
+// answers.
 func TestReadmittedClone(t *testing.T) {
 	t.Parallel()
 	h := newHub(t, options{})

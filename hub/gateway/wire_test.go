@@ -12,7 +12,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// patience is how long a test waits for what must come.
+// patience is how long a test waits for an expected frame or state.
 const patience = 10 * time.Second
 
 // testEdge is an edge's side of one connection, driven by hand: nothing is sent that

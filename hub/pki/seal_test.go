@@ -57,7 +57,7 @@ func TestSealedSecretsOpenByTheirKeyAlone(t *testing.T) {
 	}
 }
 
-// What was sealed once is opened for ever.
+// Bytes that were sealed once can be opened for ever.
 func TestSealedGolden(t *testing.T) {
 	const sealed = "01edef220e87f77ad66831f1f6eede6acad2631b559acf4b00a2bc43a49f733032d414098059afd123fde6bd"
 	raw, err := hex.DecodeString(sealed)
@@ -105,7 +105,7 @@ func TestStateKeysAreKept(t *testing.T) {
 	}
 }
 
-// Whatever the file and the state hold, they are what was sealed or refused.
+// FuzzOpenCluster opens any key file and any sealed bytes: it gets the sealed cluster, or a refusal.
 func FuzzOpenCluster(f *testing.F) {
 	key := pki.NewStateKey()
 	seal, err := key.Seal(state.Cluster{ID: "c1", CAKey: []byte("a key"), GossipKey: []byte("gossip")})

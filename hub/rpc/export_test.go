@@ -7,7 +7,7 @@ import (
 	"skerry/fleet"
 )
 
-// What the fuzz tests drive: the decoders of the wire.
+// The decoders of the wire, for the fuzz tests.
 
 func ReadRequest(r io.Reader) (method string, body []byte, err error) {
 	var req request

@@ -26,7 +26,7 @@ import (
 	"skerry/syncproto/transport"
 )
 
-// hub is one side: a socket, its connections, and what it serves.
+// hub is one side: a socket, its connections, and its server.
 type hub struct {
 	addr  string
 	peers *rpc.Peers
