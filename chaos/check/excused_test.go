@@ -586,9 +586,8 @@ func (p *violationHarness) startMachine(status, event string) {
 	p.journalStatus(p.e, p.id, status, event)
 }
 
-// bringLate has an edge that was cut off start what was placed on it meanwhile, before it
-// is seen to have a link again: its last answered beat is silent ago, and its session was
-// committed underway before it starts.
+// bringLate has an edge that was cut off start an allocation that was placed on it meanwhile, before the edge is seen
+// to have a link again: its last answered beat is silent ago, and its session was committed underway before the start.
 func (p *violationHarness) bringLate(d *fleet.Disconnect, away, silent, underway time.Duration) {
 	heal := p.cutEdgeLink(p.e)
 	p.advanceTime(time.Second)

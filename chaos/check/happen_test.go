@@ -9,7 +9,7 @@ import (
 	"skerry/fleet"
 )
 
-// What may happen in a tale.
+// The events that a test can have happen in a fleetModel.
 
 // registerJob registers a job that is one task, count times.
 func (t *fleetModel) registerJob(id fleet.JobID, count int, d *fleet.Disconnect) *fleet.Job {
@@ -82,8 +82,8 @@ func (t *fleetModel) beginFault(kind string, effects []check.Effect, targets ...
 	}
 }
 
-// putBack puts the hubs back to what they had applied up to an entry; started again they
-// apply all of it in a moment.
+// putBack puts the hubs back to their state of an entry. The started hubs apply all entries up to it again in a
+// moment.
 func (t *fleetModel) putBack(to fleet.Index) { t.putBackApart(nil, 0, to) }
 
 // putBackApart does so with a hub that shows an older snapshot first (nil: none does), before
@@ -139,7 +139,7 @@ func (t *fleetModel) missDeadline(e *told) {
 	}
 }
 
-// commitClientStatus has the hubs conclude what an allocation is.
+// commitClientStatus has the hubs set the client status of an allocation.
 func (t *fleetModel) commitClientStatus(id fleet.AllocID, status string) {
 	t.setClientStatus(id, status)
 	t.commitAllocs(id)
@@ -170,7 +170,7 @@ func (t *fleetModel) stopAllocation(e *told, id fleet.AllocID) {
 	t.endEdgeTask(e, id)
 }
 
-// reapEndedAllocs has the hubs forget what is over.
+// reapEndedAllocs has the hubs forget the allocations that have ended.
 func (t *fleetModel) reapEndedAllocs() {
 	t.order = slices.DeleteFunc(t.order, func(id fleet.AllocID) bool {
 		a := t.allocs[id]

@@ -89,7 +89,7 @@ func inHolds() []violationCase {
 	}
 }
 
-// TestHoldsThatHold has people on site stop and start what runs, as they may.
+// TestHoldsThatHold has people on site stop and start allocations, as they may.
 func TestHoldsThatHold(t *testing.T) {
 	for _, c := range []struct {
 		name   string

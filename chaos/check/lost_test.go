@@ -38,8 +38,8 @@ func TestWhatAHubLetGoIsNotLost(t *testing.T) {
 	}
 }
 
-// TestWhatTheHubSaysIsGoneIsNotLost has rows that the edge let go since the cluster had
-// acknowledged them, and a cluster that was put back to before it had.
+// TestWhatTheHubSaysIsGoneIsNotLost has an edge that let rows go after the cluster acknowledged them, and a cluster
+// that was put back to a state without them.
 func TestWhatTheHubSaysIsGoneIsNotLost(t *testing.T) {
 	for gone, want := range map[uint64]int{1: 1, 2: 0, 0: 0} { // 0: a release that did not count
 		p := sound()

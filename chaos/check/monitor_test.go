@@ -109,8 +109,7 @@ func TestLongCleanRunHasNoViolation(t *testing.T) {
 	}
 }
 
-// TestRunIsJudgedAgainFromItsRecord feeds a second Monitor what was written down of
-// a run that went wrong.
+// TestRunIsJudgedAgainFromItsRecord feeds the record of a run with violations to a second Monitor.
 func TestRunIsJudgedAgainFromItsRecord(t *testing.T) {
 	tale := newFleetModel(t, 3)
 	tale.runFaultRound()

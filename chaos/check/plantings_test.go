@@ -196,7 +196,7 @@ func inDecisions() []violationCase {
 	}
 }
 
-// applyRollout tells of a plan that starts allocations of a rollout anew.
+// applyRollout applies a plan that starts new allocations of a rollout.
 func (p *violationHarness) applyRollout(r check.Rollout) {
 	r.Deployment, r.Job, r.Group, r.Version = "deployment", "job", "main", 1
 	p.applyEntry("plan", &check.Effects{Rollouts: []check.Rollout{r}})

@@ -181,8 +181,8 @@ func TestViolationsOfQuietAreFound(t *testing.T) {
 	}
 }
 
-// TestOfWhatNobodyKnowsNothingIsSaid has a hub that was put back behind an allocation
-// that its edge stopped while away, for its stop_on_client_after.
+// TestOfWhatNobodyKnowsNothingIsSaid has an edge that was away and stopped an allocation for its stop_on_client_after.
+// The hub was put back, and does not know that allocation.
 func TestOfWhatNobodyKnowsNothingIsSaid(t *testing.T) {
 	p := sound()
 	row := &p.Edges[0].Rows[3]

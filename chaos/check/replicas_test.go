@@ -8,8 +8,8 @@ import (
 	"skerry/fleet"
 )
 
-// What hubs hold at the end is the same wherever the same was applied: also what came
-// after the last entry whose state was told.
+// Hubs that have applied the same entries have the same state at the end, also if the last entries did not tell their
+// state.
 func TestHubsHoldTheSameAtTheEnd(t *testing.T) {
 	type hub struct {
 		index fleet.Index

@@ -14,7 +14,7 @@ func (p *violationHarness) becomeBatch() {
 	p.feedObservation(check.Observation{Job: &job})
 }
 
-// inRunning breaks what is judged by what tasks really do, and by deadlines that nobody has.
+// inRunning has violations that the Monitor finds by the processes of tasks, and by deadlines that are missing.
 func inRunning() []violationCase {
 	stopSoon := &fleet.Disconnect{StopOnClientAfter: ptr(time.Minute)}
 	return []violationCase{

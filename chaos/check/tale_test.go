@@ -9,9 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// fleetModel tells a Monitor of a small fleet in which everything goes as it should, until
-// a test has something else happen. It is a model of what is observed, not of what
-// runs.
+// fleetModel tells a Monitor of a small fleet that works as it should, until a test has something else happen. It is a
+// model of the observations, not of the fleet itself.
 type fleetModel struct {
 	tb     testing.TB
 	m      *check.Monitor
@@ -195,7 +194,7 @@ func (t *fleetModel) openSession(e *told) {
 	e.linked, e.beat = true, t.at
 }
 
-// unappliedBatch is what an edge has to send.
+// unappliedBatch has the rows that an edge has to send.
 func (t *fleetModel) unappliedBatch(e *told) check.Batch {
 	return check.Batch{
 		Node: e.node, Epoch: e.epoch, First: e.applied + 1, Rows: append([]fleet.Transition(nil), e.rows[e.applied:]...),
@@ -203,7 +202,7 @@ func (t *fleetModel) unappliedBatch(e *told) check.Batch {
 	}
 }
 
-// sendRows has the cluster apply what an edge journaled.
+// sendRows has the cluster apply the new rows of an edge.
 func (t *fleetModel) sendRows(e *told) { t.applyBatch(e, t.unappliedBatch(e)) }
 
 func (t *fleetModel) applyBatch(e *told, b check.Batch) {

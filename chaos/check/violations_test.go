@@ -57,7 +57,7 @@ func (p *violationHarness) disconnectEdge() (heal func()) {
 	return heal
 }
 
-// reconnectEdge ends what kept the edge away: it opens a session, and sends what is new.
+// reconnectEdge ends the fault that kept the edge away. The edge opens a session, and sends its new rows.
 func (p *violationHarness) reconnectEdge(end func()) {
 	end()
 	p.e.cut = false

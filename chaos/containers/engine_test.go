@@ -47,7 +47,8 @@ func mustEngine(t *testing.T, answers map[string]string) (*containers.Engine, *[
 	return e, &asked
 }
 
-// TestRemoveImage checks that the containers of an image go before it, and that what is gone already is no error.
+// TestRemoveImage checks that the containers of an image are removed before it, and that a container that is gone
+// already is no error.
 func TestRemoveImage(t *testing.T) {
 	e, asked := mustEngine(t, map[string]string{
 		"GET /containers/json":   `[{"Id": "one"}, {"Id": "gone"}]`,

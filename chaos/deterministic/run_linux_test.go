@@ -27,7 +27,7 @@ func mustBuild(t *testing.T, name string) string {
 	return path
 }
 
-// mustRun returns what a command says, and how it ends.
+// mustRun returns the output and the error of a command.
 func mustRun(t *testing.T, ctx context.Context, c deterministic.Command) (string, error) {
 	t.Helper()
 	out, err := os.Create(filepath.Join(t.TempDir(), "out"))

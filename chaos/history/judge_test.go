@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// observed is what a run saw: an edge whose rows two entries brought, the second of
-// them once more than it should.
+// observed has the observations of a run in which two entries bring three rows of an edge. The second entry says that
+// its first row has the number again: 3 is sound.
 func observed(again fleet.Seq) []check.Observation {
 	batch := func(index fleet.Index, first, applied fleet.Seq, rows ...fleet.Transition) check.Observation {
 		return check.Observation{Applied: &check.Applied{

@@ -29,7 +29,7 @@ const (
 	none fault = ""
 	// full fills the disk, so that the write fails, if it needs space, and those after it. The agent lives on.
 	full fault = "full disk"
-	// cut cuts the power before the write: what was not synced is lost.
+	// cut cuts the power before the write: data that was not synced is lost.
 	cut fault = "power cut"
 	// torn cuts the power in the middle of the write. The half and everything before it is on the disk.
 	torn fault = "half a write"
@@ -91,7 +91,7 @@ func (r *round) handle(c *intercept.Call) syscall.Errno {
 // fullFor bounds how long a disk stays full after the agent could have said so.
 const fullFor = 500 * time.Millisecond
 
-// mend repairs what the fault has broken: it boots a machine that is off, and gives a full disk space.
+// mend repairs the damage of the fault: it boots a machine that is off, and gives a full disk space.
 func (r *round) mend() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +217,8 @@ func (r *round) nodeReady() string {
 	return ""
 }
 
-// runs says what is missing until exactly one allocation of a job runs, of that version.
+// runs returns "" once exactly one allocation of a job runs and has that version, and otherwise the allocations that
+// there are.
 func (r *round) runs(id string, version uint64) string {
 	list := r.allocs(id)
 	var running int
@@ -235,7 +236,7 @@ func (r *round) runs(id string, version uint64) string {
 	return ""
 }
 
-// ended says what is missing until no allocation of a job runs.
+// ended returns "" once no allocation of a job runs, and otherwise the allocations that there are.
 func (r *round) ended(id string) string {
 	list := r.allocs(id)
 	for _, a := range list {
@@ -310,7 +311,7 @@ func (r *round) restartAgent() {
 	}
 }
 
-// settled says what is missing until the edge and the hub agree, and the disk has its reserve.
+// settled returns "" once the edge and the hub agree and the disk has its reserve, and otherwise the difference.
 func (r *round) settled() string {
 	for _, missing := range []string{r.runs("shop", 1), r.ended("guest"), r.ended("held")} {
 		if missing != "" {
@@ -430,7 +431,7 @@ func judgeOrder(t *testing.T, g target, rows []fleet.Transition) {
 	}
 }
 
-// judgeActions checks that the hub knows of what was done on site.
+// judgeActions checks that the hub knows the actions of people on site.
 func (r *round) judgeActions(rows []fleet.Transition) {
 	restarts, stops := 0, 0
 	for _, row := range rows {
@@ -488,8 +489,9 @@ var sample = []target{
 	{"agent rename edge/store/keys/HASH", 1, full},
 }
 
-// faultsAt are the faults that a call can meet. Each of the others would leave the same disk as one at an earlier or a
-// later call: a chmod needs no space, and a cut before a file is opened loses what a cut before its rename loses.
+// faultsAt are the faults that a call can meet. Each other fault would leave the same disk as one at an earlier or a
+// later call: a chmod needs no space, and a cut before the opening of a file loses the same data as a cut before its
+// rename.
 var faultsAt = map[string][]fault{
 	"write": {full, torn}, "pwrite": {full, cut, torn}, "copy_file_range": {full, torn}, "sendfile": {full, torn}, "splice": {full, torn},
 	"open": {full}, "mkdir": {full, cut, torn}, "mknod": {full, torn}, "symlink": {full, torn}, "link": {full, torn}, "fallocate": {full, cut},

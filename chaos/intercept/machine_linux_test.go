@@ -143,8 +143,8 @@ func (m *machine) alive() bool {
 
 func (m *machine) local() *local.Client { return local.NewClient(filepath.Join(m.dir, "local.sock")) }
 
-// powerCut ends every process of the machine and loses what was not synced. The machine is off afterwards. Another
-// test may sync all disks at that very moment: then nothing is lost, which is no mistake.
+// powerCut ends every process of the machine and loses the data that was not synced. The machine is off afterwards.
+// Another test may sync all disks at that very moment: then nothing is lost, which is no mistake.
 func (m *machine) powerCut() error {
 	m.boot++
 	if err := m.disk.PowerCut(m.killAll); err != nil && !errors.Is(err, disk.ErrRemembers) {

@@ -36,7 +36,7 @@ type center struct {
 	rows map[fleet.NodeID]*applied // guarded by mu
 }
 
-// applied are the rows of a node that the hub has applied, and what is wrong with them.
+// applied has the rows of a node that the hub has applied, and the mistakes found in them.
 type applied struct {
 	rows  []fleet.Transition
 	wrong []string

@@ -19,8 +19,8 @@ const root = "../.." // of the module, from here
 
 var play = flag.Bool("play", false, "build each mutation, play its scenario and run the tests that have to fail")
 
-// TestMutations checks that every patch applies and says what has to find it. With -play each
-// has to be found.
+// TestMutations checks that every patch applies and names the invariant or test that finds it. With -play each
+// mutation has to be found.
 func TestMutations(t *testing.T) {
 	all := mustRead(t)
 	reliability := mustReadFile(t, root+"/docs/reliability.md")

@@ -14,7 +14,7 @@ import (
 	"skerry/hub/state"
 )
 
-// checkToldEntry checks that an entry that goes through a file is what it is without.
+// checkToldEntry checks that an entry is the same after it went through a file.
 func (p *pair) checkToldEntry(a consensus.Applied) {
 	p.tb.Helper()
 	path := filepath.Join(p.tb.TempDir(), "told")
@@ -58,8 +58,8 @@ func text(tb testing.TB, v any) string {
 	return string(b)
 }
 
-// TestToldOverAKill reads what a hub tells that is killed in the middle of a line, and
-// tells of the same entry when it is back.
+// TestToldOverAKill reads the entries of a hub that is killed in the middle of a line, and goes on with a later entry
+// when it is back.
 func TestToldOverAKill(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "told")
 	told, store := observe.NewEntryReader("hub-1", path), state.New()

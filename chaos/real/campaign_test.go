@@ -46,8 +46,8 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// TestKilledStormLeavesNothing kills a run with SIGKILL once its disks are mounted and
-// its hubs run: what it started, mounted and attached has to go with it.
+// TestKilledStormLeavesNothing kills a run with SIGKILL once its disks are mounted and its hubs run: its processes,
+// mounts and devices have to go with it.
 func TestKilledStormLeavesNothing(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {

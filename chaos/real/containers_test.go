@@ -15,7 +15,7 @@ import (
 // containerFaults hit within seconds where each edge has a container daemon and some containers.
 const containerFaults = "daemon-kill,daemon-pause,daemon-restart,containers-lost,container-kill,container-remove,edge-kill,power-cut"
 
-// Containers and their daemons get the faults of a campaign: all invariants hold, and nothing of them is left.
+// Containers and their daemons get the faults of a campaign: all invariants hold, and no container or image is left.
 func TestContainerFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: make test-real runs the real daemons")

@@ -8,13 +8,13 @@ import (
 	"skerry/fleet"
 )
 
-// ParseRefusal is for the fuzz test of what is read of logs.
+// ParseRefusal is for the fuzz test of the lines of logs.
 var ParseRefusal = parseRefusal
 
-// Shorter is for the test of what a storm makes of drawn faults.
+// Shorter is for the test of the faults that a storm draws.
 var Shorter = shorter
 
-// Stalls is for the test of what a storm says of its machine.
+// Stalls is for the test of the stalls that a storm reports of its machine.
 type Stalls = stalls
 
 func (s *stalls) Watch(ctx context.Context) { s.watchForStalls(ctx) }

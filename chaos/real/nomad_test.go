@@ -43,7 +43,7 @@ func mustThreeHubs(t *testing.T) (real.Ground, *cluster.Cluster, *nomad.Client) 
 func TestNomadsClient(t *testing.T) {
 	t.Parallel()
 	_, _, client := mustThreeHubs(t)
-	// On a machine that is busy an election may be going on.
+	// On a busy machine an election may be under way.
 	mustBecome(t, "a leader is known", func() (string, error) {
 		leader, err := client.Status().Leader()
 		if leader == "" {
@@ -124,8 +124,8 @@ func TestNomadsClient(t *testing.T) {
 	}
 }
 
-// mustServeOperators drives what people look at a running job with: pages, filters,
-// searches, events, files, and the hubs themselves.
+// mustServeOperators uses the requests by which people look at a running job: pages, filters, searches, events, files,
+// and the hubs themselves.
 func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	t.Helper()
 	page, meta, err := client.Allocations().List(&nomad.QueryOptions{PerPage: 1, Filter: `ClientStatus == "running"`})
@@ -188,7 +188,7 @@ func mustServeOperators(t *testing.T, client *nomad.Client, alloc *nomad.Allocat
 	}
 }
 
-// mustMeasure asks what an allocation and its node use. The task sleeps, and has memory.
+// mustMeasure asks for the usage of an allocation and its node. The task sleeps, and has memory.
 func mustMeasure(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	t.Helper()
 	used, err := client.Allocations().Stats(alloc, nil)
@@ -201,8 +201,8 @@ func mustMeasure(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	}
 }
 
-// mustArrange makes a namespace and a node pool, changes how jobs are scheduled, and
-// undoes it all. A hub that follows answers what it has just passed on.
+// mustArrange makes a namespace and a node pool, changes the configuration of the scheduler, and undoes it all. Each
+// hub answers with the changes that it passed on to the leader.
 func mustArrange(t *testing.T, client *nomad.Client) {
 	t.Helper()
 	if _, err := client.Namespaces().Register(&nomad.Namespace{Name: "ships"}, nil); err != nil {
@@ -247,8 +247,7 @@ func mustArrange(t *testing.T, client *nomad.Client) {
 	}
 }
 
-// mustHear listens to what the hub and the allocation's node log: the first thing is
-// that somebody listens.
+// mustHear follows the logs of the hub and of the allocation's node: the first line says that a client follows.
 func mustHear(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -328,7 +327,7 @@ func mustRunActions(t *testing.T, client *nomad.Client, alloc *nomad.Allocation)
 	}
 }
 
-// mustTellEvents reads what has happened to a job, from the beginning.
+// mustTellEvents reads the events of a job, from the beginning.
 func mustTellEvents(t *testing.T, client *nomad.Client, alloc *nomad.Allocation) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -378,7 +377,7 @@ func mustBecome(tb testing.TB, what string, check func() (missing string, err er
 	}
 }
 
-// mustLogs reads what a task printed, until there is a line.
+// mustLogs reads the output of a task, until there is a line.
 func mustLogs(tb testing.TB, client *nomad.Client, alloc *nomad.Allocation) string {
 	tb.Helper()
 	cancel := make(chan struct{})

@@ -9,7 +9,7 @@ import (
 	"skerry/chaos/real"
 )
 
-// TestPlacement has a large job placed, and sees what is said of it.
+// TestPlacement places a large job, and checks the printed summary.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	g, _ := mustGround(t)

@@ -34,8 +34,8 @@ var (
 	})
 )
 
-// sideBySide is how many tests run at once that mostly wait: more than there are
-// processors, which is what the tool has by itself.
+// sideBySide is the number of tests that run at once. They mostly wait, so that there may be more of them than
+// processors, the default of go test.
 const sideBySide = "4"
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }

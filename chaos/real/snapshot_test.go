@@ -48,7 +48,7 @@ func TestSnapshotOfThreeHubs(t *testing.T) {
 	}
 	mustBecome(t, "the batch job is done", func() (string, error) { return allAre(client, "count", 1, "complete") })
 
-	// What is damaged or cut short is refused, and the state is as it was.
+	// A damaged or shortened snapshot is refused, and the state stays as it was.
 	whole, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,7 @@ import (
 	"skerry/chaos/real"
 )
 
-// TestStallsAreSaid: nobody waits for a processor in virtual time, so that none is seen
-// but what the test says.
+// TestStallsAreSaid: nobody waits for a processor in virtual time, so that there are no stalls but those of the test.
 func TestStallsAreSaid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s real.Stalls

@@ -15,7 +15,7 @@ import (
 	"skerry/hub"
 )
 
-// patience is how long these tests wait for what must come.
+// patience is how long these tests wait for an expected state.
 const patience = 30 * time.Second
 
 // daemon is a hub or an edge that a test runs in its own process.

@@ -16,15 +16,15 @@ import (
 	"skerry/fleet/jobspec"
 )
 
-// jobspecs are real job files that nobody here wrote, and what is expected of each.
+// jobspecs has public job files from elsewhere, and the expected result of each.
 const jobspecs = "../../../shared/conformance/jobspecs"
 
 // mostAllocs is how many allocations of a file's group are run here.
 const mostAllocs = 5
 
-// TestJobFilesRun runs every job file whose driver is at hand on a hub and an edge, with
-// real processes: what is to end succeeds, what is to go on runs. A file that uses what is
-// not supported is refused, by name. Only where it is to run and how often is changed.
+// TestJobFilesRun runs every job file whose driver is at hand on a hub and an edge, with real processes: batch jobs
+// succeed, service jobs run. A file with an unsupported option is refused by name. Only the count and the node are
+// changed.
 func TestJobFilesRun(t *testing.T) {
 	t.Parallel()
 	hubAddress := mustDev(t)
@@ -123,8 +123,7 @@ func parseForRegistration(t *testing.T, name string) (*fleet.Job, error) {
 	return jobspec.Parse(name, src, jobspec.Options{ForRegistration: true})
 }
 
-// mustRunFile registers a job, waits until its allocations do what they shall, and stops
-// them.
+// mustRunFile registers a job, waits until its allocations run or have completed, as its type says, and stops them.
 func mustRunFile(t *testing.T, hubAddress string, job *fleet.Job) {
 	job.ID = fleet.JobID(strings.ReplaceAll(t.Name(), "/", "-"))
 	job.Datacenters = []string{"*"}

@@ -103,8 +103,7 @@ const leftoverBound = 10 * time.Second
 // awaitBound is how long await tries.
 const awaitBound = 30 * time.Second
 
-// await runs a program (the arguments after the first) until what it writes matches the
-// first one.
+// await runs a program (the arguments after the first) until its output matches the first argument.
 func await(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: await REGEXP PROGRAM [ARGUMENT…]")

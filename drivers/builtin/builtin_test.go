@@ -12,7 +12,8 @@ import (
 	"skerry/fleet/validate"
 )
 
-// TestAbilities: hubs refuse what a driver cannot do by a table of their own, which has to say what the drivers say.
+// TestAbilities compares the table by which hubs refuse jobs that a driver cannot run with the capabilities of the
+// drivers.
 func TestAbilities(t *testing.T) {
 	all, err := builtin.New(builtin.Config{BootID: "boot", DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -43,7 +44,7 @@ func TestAbilities(t *testing.T) {
 	}
 }
 
-// beyond names what a has and b has not.
+// beyond names the first capability that a has and b has not.
 func beyond(a, b drivers.Capabilities) string {
 	for _, n := range a.Networks {
 		if !slices.Contains(b.Networks, n) {

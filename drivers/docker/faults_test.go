@@ -236,8 +236,8 @@ func mustRemoveContainers(tb testing.TB, d *daemon) {
 	}
 }
 
-// Output is copied once, although the agent is killed in between: what it wrote without recording the position is
-// counted, and what came meanwhile is read from the daemon's log.
+// Output is copied once, although the agent is killed in between: the next agent counts the output that was copied
+// after the last recorded position, and reads the rest from the daemon's log.
 func TestOutputAcrossAgents(t *testing.T) {
 	forEachDaemon(t, func(t *testing.T, d *daemon) {
 		cfg := newTaskConfig(t, "web", "i=0; while [ $i -lt 2000 ]; do echo line $i; i=$((i+1)); done", "while [ ! -e /local/more ]; do sleep 0.05; done",

@@ -34,7 +34,7 @@ func TestEveryKeyIsInTheDocumentation(t *testing.T) {
 	}
 }
 
-// TestConfigs has config blocks as people write them, and what is wrong with others.
+// TestConfigs checks usual config blocks, and the errors of wrong ones.
 func TestConfigs(t *testing.T) {
 	for _, tc := range []struct {
 		name, config string

@@ -9,7 +9,7 @@ import (
 	"skerry/drivers/logfile"
 )
 
-// TestRotator writes more than the files may hold, and counts what was written since a position.
+// TestRotator writes more than the files may hold, and counts the bytes written since a position.
 func TestRotator(t *testing.T) {
 	dir := t.TempDir()
 	r := &logfile.Rotator{Dir: dir, Prefix: "web.stdout", MaxFiles: 2, MaxBytes: 10}

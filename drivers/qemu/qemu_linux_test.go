@@ -164,7 +164,7 @@ func mustImage(tb testing.TB, cfg drivers.TaskConfig, b []byte) string {
 	return "disk,1.img"
 }
 
-// output returns what a machine has written to its serial port.
+// output returns the text that a machine has written to its serial port.
 func output(cfg drivers.TaskConfig) string {
 	b, err := os.ReadFile(filepath.Join(cfg.LogDir, cfg.Task+".stdout.0"))
 	if err != nil {
@@ -214,8 +214,8 @@ func mustStart(tb testing.TB, d *qemu.Driver, cfg drivers.TaskConfig) drivers.Ta
 	return task
 }
 
-// awaitOutput waits until a machine has written one of the texts, has ended, or two minutes are over, and returns
-// what it wrote.
+// awaitOutput waits until a machine has written one of the texts, has ended, or two minutes are over, and returns its
+// output.
 func awaitOutput(cfg drivers.TaskConfig, task drivers.Task, texts ...string) string {
 	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(10 * time.Millisecond) {
 		said := output(cfg)
@@ -386,7 +386,7 @@ func qcow2(change func(head []byte)) []byte {
 	return b
 }
 
-// TestRefused does not start what cannot run, says why, and that no further try can mend it.
+// TestRefused starts tasks that cannot run: the error says why, and that no further try can mend it.
 func TestRefused(t *testing.T) {
 	outside := filepath.Join(t.TempDir(), "outside.img")
 	if err := os.WriteFile(outside, make([]byte, 512), 0o644); err != nil {
@@ -494,7 +494,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// FuzzImage reads the header of any image. One that is taken for qcow2 names no other file.
+// FuzzImage reads the header of any image. An image that is accepted as qcow2 names no other file.
 func FuzzImage(f *testing.F) {
 	f.Add(qcow2(nil)[:512], int64(4<<16))
 	f.Add(bootSector("x")[:512], int64(1<<20))

@@ -432,8 +432,8 @@ func TestSupervisorOfARemovedFolderEnds(t *testing.T) {
 	mustBeGone(t, super)
 }
 
-// A task gets its folder, its environment and no input, and no open file of the supervisor or of
-// whoever started the agent.
+// A task gets its folder, its environment and no input, and no open file of the supervisor, the agent or the agent's
+// parent.
 func TestTaskSees(t *testing.T) {
 	t.Setenv("SKERRY_SECRET", "agent's")
 	r, w, err := os.Pipe()

@@ -21,8 +21,8 @@ const escaped = `(setsid sh -c 'echo $$ >> pids; trap "" TERM; exec >/dev/null 2
 // attached is the same, but its parent is the task.
 const attached = `setsid sh -c 'echo $$ >> pids; trap "" TERM; exec >/dev/null 2>&1; while :; do sleep 1; done' & `
 
-// A stop kills what a task has started in other sessions, also if the supervisor that would have
-// inherited it was killed.
+// A stop kills the processes that a task has started in other sessions, also if the supervisor that would have
+// inherited them was killed.
 func TestStopAfterTheSupervisorWasKilled(t *testing.T) {
 	cfg := newTaskConfig(t, escaped+attached+forever)
 	d := mustDriver(t, "")

@@ -63,7 +63,7 @@ func (a *assembler) load(at int64) {
 	a.code = append(a.code, 0x28, 2, 0)
 }
 
-// invoke calls a function of WASI with what is on the stack, and drops its result.
+// invoke calls a function of WASI with the arguments on the stack, and drops its result.
 func (a *assembler) invoke(name string) {
 	i := slices.Index(a.imports, name)
 	if i < 0 {

@@ -192,7 +192,7 @@ func TestRefusedModules(t *testing.T) {
 	}
 }
 
-// TestWithoutUserAndDevices refuses what a module cannot have.
+// TestWithoutUserAndDevices refuses options that a module cannot have.
 func TestWithoutUserAndDevices(t *testing.T) {
 	for want, change := range map[string]func(cfg *drivers.TaskConfig){
 		"have no user": func(cfg *drivers.TaskConfig) { cfg.User = "nobody" },
@@ -265,7 +265,7 @@ func TestTrap(t *testing.T) {
 	}
 }
 
-// program is what TestProgram runs: it says what it sees, and tries to leave its folders.
+// program is the task of TestProgram: it prints its environment and arguments, and tries to leave its folders.
 const program = `package main
 
 import (

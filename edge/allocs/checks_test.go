@@ -14,7 +14,7 @@ import (
 	"skerry/fleet"
 )
 
-// fakeChecks reports what a test sets.
+// fakeChecks reports the health that a test sets.
 type fakeChecks struct {
 	mu       sync.Mutex
 	followed map[fleet.AllocID]map[string]time.Duration

@@ -10,7 +10,7 @@ import (
 	"skerry/fleet"
 )
 
-// onSite are the allocations of an agent, and what people on site do with them.
+// onSite has the allocations of an agent, and does what people on site do with them.
 type onSite struct {
 	*testing.T
 	n *fakeJournal
@@ -181,7 +181,7 @@ func TestNewestStopOfANameHolds(t *testing.T) {
 	})
 }
 
-// A job may forbid what people on site do.
+// A job may forbid actions of people on site.
 func TestForbiddenOnSite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}

@@ -47,7 +47,7 @@ func newSite(tb testing.TB) *site {
 	return s
 }
 
-// restart is what a reboot leaves: the disk.
+// restart opens the store and the fetcher again on the same disk, as after a reboot.
 func (s *site) restart(tb testing.TB) {
 	tb.Helper()
 	log := slog.New(slog.DiscardHandler)

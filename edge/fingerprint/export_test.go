@@ -8,8 +8,8 @@ func VolumeOf(lines []string, path string) string { return volumeOf(lines, path)
 // FirstGlobal is the first address of a list that is routed.
 func FirstGlobal(addrs []net.Addr) string { return firstGlobal(addrs) }
 
-// ReadLoad reads what the machine has done so far.
+// ReadLoad reads the counters of the machine's load.
 var ReadLoad = readLoad
 
-// MeasureDevices returns what the devices do.
+// MeasureDevices returns the usage of the devices.
 var MeasureDevices = (*Fingerprinter).measureDevices

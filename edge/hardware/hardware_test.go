@@ -139,7 +139,7 @@ func (e *events) Event(_ context.Context, kind, message string) error {
 	return nil
 }
 
-// reports is a hardware.Reporter that keeps what it is told.
+// reports is a hardware.Reporter that keeps each report.
 type reports struct{ list []string }
 
 func (r *reports) ReportDevices(a fleet.Alloc, task, missing string) {

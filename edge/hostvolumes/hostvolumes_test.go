@@ -106,7 +106,7 @@ func (k *keeperTest) setUsed(used bool) {
 	k.used = used
 }
 
-// rows are what the edge said of its volumes: state and text.
+// rows are the states and texts of the volumes that the edge has journaled.
 func (k *keeperTest) rows() []string {
 	k.journal.mu.Lock()
 	defer k.journal.mu.Unlock()
@@ -260,7 +260,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// TestNewerDeliveryDuringAStep: a step that ends late does not bring back what a hub wanted before it.
+// TestNewerDeliveryDuringAStep: a step that ends late does not bring back an older wish of the hub.
 func TestNewerDeliveryDuringAStep(t *testing.T) {
 	k := newKeeperTest(t)
 	k.accept(syncproto.DesiredVolume{ID: "v1", Name: "data"})

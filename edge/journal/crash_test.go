@@ -16,8 +16,8 @@ import (
 	"skerry/syncproto"
 )
 
-// Environment of the child of TestKilledAtEveryStep: it works on a journal, notes what was reported as
-// durable, and dies at a step.
+// Environment of the child of TestKilledAtEveryStep: it works on a journal, notes the rows that were reported durable,
+// and dies at a step.
 const (
 	envPath = "JOURNAL_TEST_PATH"
 	envStep = "JOURNAL_TEST_STEP"

@@ -63,7 +63,7 @@ func (c *cluster) withLock(f func()) {
 	f()
 }
 
-// clusterSnapshot is what a cluster has received.
+// clusterSnapshot has the messages that a cluster has received.
 type clusterSnapshot struct {
 	hellos   []syncproto.Hello
 	beats    []syncproto.Heartbeat

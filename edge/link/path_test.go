@@ -29,8 +29,8 @@ func TestBlipKeepsTheSession(t *testing.T) {
 	})
 }
 
-// A healed link is synced within 2 s of the first packet that gets through, however long it was cut and
-// whatever was going on.
+// A healed link is synced within 2 s of the first packet that gets through, however long it was cut and whatever the
+// edge was doing.
 func TestSettledSoonAfterHealing(t *testing.T) {
 	for _, cut := range []time.Duration{2, 4, 9, 17, 29, 31, 60, 200, 3600} {
 		cut *= time.Second

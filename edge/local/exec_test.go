@@ -7,7 +7,7 @@ import (
 	"skerry/edge/local"
 )
 
-// FuzzExecFrames reads what a client or an agent may send: a frame within its bound, or a refusal.
+// FuzzExecFrames reads any bytes of a client or an agent: it gets frames within their bound, or a refusal.
 func FuzzExecFrames(f *testing.F) {
 	f.Add([]byte("\x01\x00\x00\x00\x02hi"))
 	f.Add([]byte("\x05\xff\xff\xff\xff"))

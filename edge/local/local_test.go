@@ -248,7 +248,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// The kernel says who asks, and a group may be let in.
+// The kernel names the user that asks, and a group may get access.
 func TestPeersAndGroups(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "local.sock")
 	a := &peerAgent{}

@@ -30,8 +30,7 @@ const (
 	hostIP         = "10.99.0.1" // of the edge, in the test's own network
 )
 
-// TestMain runs the tests as root again in network and mount namespaces of their own: they change nothing of
-// the machine.
+// TestMain runs the tests as root again in new network and mount namespaces: they leave the machine as it is.
 func TestMain(m *testing.M) {
 	if os.Geteuid() != 0 || os.Getenv(insideVariable) != "" {
 		os.Exit(m.Run())
@@ -198,7 +197,7 @@ func mustServe(tb testing.TB, path, address, text string) {
 	})
 }
 
-// fetch reads what an address answers.
+// fetch reads the answer of an address.
 func fetch(address string) (string, error) {
 	c, err := net.DialTimeout("tcp4", address, 30*time.Second)
 	if err != nil {

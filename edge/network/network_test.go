@@ -20,7 +20,8 @@ func (hostOnly) Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{FSIsolation: drivers.FSNone, Networks: []string{fleet.NetworkHost}}
 }
 
-// TestDriversAndModes (mode, hostname, dns with servers, searches and options): a task is refused, with a reason, where its driver cannot do what the group asks for.
+// TestDriversAndModes: a task is refused, with a reason, if its driver cannot give the mode, hostname or dns that its
+// group asks for.
 func TestDriversAndModes(t *testing.T) {
 	h, err := network.New(network.Config{
 		Drivers: map[string]drivers.Driver{sim.Name: sim.New(sim.NewSimMachine()), rawexec.Name: mustRawExec(t), "host_only": hostOnly{}},

@@ -172,7 +172,7 @@ func (j *fakeJournal) recordedRows() []fleet.Transition {
 	return slices.Clone(j.rows)
 }
 
-// reviveJournal opens a dead journal again with what is on disk, as the next agent does.
+// reviveJournal opens a dead journal again with the rows on disk, as the next agent does.
 func (j *fakeJournal) reviveJournal() {
 	j.mu.Lock()
 	defer j.mu.Unlock()

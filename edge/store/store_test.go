@@ -255,7 +255,8 @@ func TestCutDownloadGoesOn(t *testing.T) {
 	mustHaveContent(t, s, key, []byte("first second"))
 }
 
-// A download begins anew if a loss of power took bytes back, or a bit flipped.
+// A download starts again at byte 0 if its recorded bytes are lost or changed. Later bytes, which were not flushed,
+// are dropped.
 func TestDamagedDownloadBeginsAnew(t *testing.T) {
 	key := store.Key{Source: "http://x/a"}
 	for content, want := range map[string]int64{"": 0, "fir\x00\x00\x00": 0, "first and bytes that were not flushed": 6} {

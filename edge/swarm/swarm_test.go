@@ -28,7 +28,7 @@ import (
 	"skerry/syncproto/identity"
 )
 
-// rowRecorder records what a runner journals.
+// rowRecorder records the rows that a runner journals.
 type rowRecorder struct {
 	mu   sync.Mutex
 	rows []fleet.Transition

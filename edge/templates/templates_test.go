@@ -29,7 +29,7 @@ type fakeServices struct {
 	err  error
 }
 
-// set replaces what the copy answers.
+// set replaces the answer of the copy of the services.
 func (f *fakeServices) set(list []fleet.ServiceRegistration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -145,7 +145,7 @@ func (m *machine) mustHave(tb testing.TB, name, want string) {
 	}
 }
 
-// mustLog checks what happened: each line begins with what is wanted.
+// mustLog checks the events so far: each line begins with the wanted text.
 func (m *machine) mustLog(tb testing.TB, want ...string) {
 	tb.Helper()
 	if !slices.EqualFunc(m.log, want, strings.HasPrefix) {

@@ -618,8 +618,8 @@ func FuzzRegister(f *testing.F) {
 	})
 }
 
-// TestBodiesOfTheWrongKind are refused in words that say where, and name no type of
-// this program; what can be read of a job that is none is not judged any further.
+// TestBodiesOfTheWrongKind sends bodies with values of the wrong type. The refusal names the place and no Go type, and
+// has no further complaint about the rest of the job.
 func TestBodiesOfTheWrongKind(t *testing.T) {
 	_, srv, _ := mustServe(t)
 	for _, bad := range []struct{ path, body, want string }{

@@ -10,8 +10,8 @@ import (
 	"skerry/fleet"
 )
 
-// TestWhatHasEndedIsComplete is the last line of job run and job dispatch: what has ended as
-// it should does not run.
+// TestWhatHasEndedIsComplete checks the last line of job run and job dispatch: a batch job whose allocations have
+// completed is called complete, and not running.
 func TestWhatHasEndedIsComplete(t *testing.T) {
 	alloc := func(status string) api.AllocStub {
 		return api.AllocStub{DesiredStatus: fleet.DesiredRun, ClientStatus: status}
@@ -36,8 +36,8 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 	}
 }
 
-// TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations:
-// job run goes on where they wait for others to stop, and ends where no stop makes room.
+// TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations: job run waits on if
+// room is made for them, and ends with an error if no stop makes room.
 func TestFollowedOverRoom(t *testing.T) {
 	full := map[string]*fleet.AllocMetric{"web": {NodesEvaluated: 1, NodesExhausted: 1, DimensionExhausted: map[string]int{"network: reserved port collision http=80": 1}}}
 	first := &fleet.Evaluation{ID: "e1", BlockedEval: "b1", FailedTGAllocs: full}

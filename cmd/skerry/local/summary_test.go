@@ -17,7 +17,7 @@ func allocOf(status, desired string, tasks ...fleet.TaskState) local.Alloc {
 	return a
 }
 
-// The first line of the status is for whoever stands before the machine.
+// The first line of the status is for people in front of the machine.
 func TestSummary(t *testing.T) {
 	now := time.Date(2026, 8, 1, 7, 43, 0, 0, time.Local)
 	runs, waits := fleet.TaskState{State: fleet.TaskRunning}, fleet.TaskState{State: fleet.TaskPending}

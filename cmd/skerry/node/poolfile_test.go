@@ -48,7 +48,7 @@ node_pool "ships" {
 	}
 }
 
-// What init writes is taken.
+// The files that init writes are accepted.
 func TestExamplesOfAPool(t *testing.T) {
 	hcl, err := parsePool("pool.hcl", []byte(examplePoolHCL))
 	if err != nil {
@@ -109,8 +109,7 @@ func TestPoolFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParsePool feeds files. What is taken is valid, and stays what it is when it goes
-// out and comes in again as JSON.
+// FuzzParsePool parses any file. An accepted pool is valid, and is the same after it went out and came in as JSON.
 func FuzzParsePool(f *testing.F) {
 	f.Add(examplePoolHCL)
 	f.Add(examplePoolJSON)
