@@ -138,7 +138,7 @@ func TestStickyData(t *testing.T) {
 			s.deliver(sticky("new", "old"))
 			s.wantStatus("new", "")
 			all, err := s.l.Status(s.Context())
-			if note := all["new"].Note; err != nil || !strings.Contains(note, "waits for the end of allocation old") {
+			if note := all["new"].Note; err != nil || !strings.Contains(note, "waits for allocation old to end") {
 				s.Fatalf("%v: %q", err, note)
 			}
 			s.wantData("old", "alloc/data/sales.db", "old")

@@ -276,7 +276,7 @@ func TestDiskWithoutRoom(t *testing.T) {
 		Free: func(string) (free, total int64, err error) { return room, 1 << 30, nil },
 	})
 	_, err := s.fetch(srv.URL+"/a.tar", fleet.ArtifactAny, "task/local")
-	if fleet.CodeOf(err) != fleet.CodeUnavailable || !strings.Contains(err.Error(), "no room") {
+	if fleet.CodeOf(err) != fleet.CodeUnavailable || !strings.Contains(err.Error(), "too little free space") {
 		t.Errorf("on a full disk: %v", err)
 	}
 	room = 128 << 20
@@ -405,7 +405,7 @@ func TestServerThatOnlyCuts(t *testing.T) {
 	s, c := newSite(t), &cutServer{content: []byte("0123456789"), part: 5, noRanges: true}
 	srv := httptest.NewServer(c)
 	defer srv.Close()
-	if _, err := s.fetch(srv.URL+"/a", fleet.ArtifactAny, "one"); err == nil || !strings.Contains(err.Error(), "was cut") {
+	if _, err := s.fetch(srv.URL+"/a", fleet.ArtifactAny, "one"); err == nil || !strings.Contains(err.Error(), "was interrupted") {
 		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func TestHookWhoseAgentDied(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := task.prepare(t); err != nil || len(task.events) != 2 || !strings.Contains(task.events[1], "taken from the edge's store") {
+	if err := task.prepare(t); err != nil || len(task.events) != 2 || !strings.Contains(task.events[1], "comes from the edge's store") {
 		t.Errorf("%v, %q", err, task.events)
 	}
 	task.mustHave(t, "web/local/a", "content")
