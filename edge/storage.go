@@ -31,7 +31,7 @@ func (e *Edge) openStore() (err error) {
 	return nil
 }
 
-// checkAndFillSpace fills in the defaults of what belongs to the space of the disk, and checks the limits.
+// checkAndFillSpace fills in the defaults for the space of the disk, and checks the limits.
 func (c *Config) checkAndFillSpace() error {
 	l := &c.Collect
 	l.DiskPercent = cmp.Or(l.DiskPercent, diskspace.DefaultDiskPercent)
@@ -39,8 +39,8 @@ func (c *Config) checkAndFillSpace() error {
 	l.MinFree = cmp.Or(l.MinFree, diskspace.DefaultMinFree)
 	for name, percent := range map[string]float64{"disk": l.DiskPercent, "inode": l.InodePercent} {
 		if !(percent > 0 && percent <= 100) {
-			return fleet.Errorf(fleet.CodeInvalid, "open edge: the %s usage above which is collected is %v %%", name, percent).
-				WithHint("it is more than 0, and at most 100: nothing is collected at a fixed usage then")
+			return fleet.Errorf(fleet.CodeInvalid, "open edge: the threshold of the %s usage is %v %%", name, percent).
+				WithHint("give a number above 0 and at most 100; with 100 no usage is above the threshold")
 		}
 	}
 	if c.FreeSpace == nil {
@@ -64,7 +64,7 @@ func (e *Edge) measureDisk() (u diskspace.Usage, err error) {
 	return u, nil
 }
 
-// evictStored removes stored contents that no allocation needs, at least as many bytes if there are so many.
+// evictStored removes at least so many bytes of stored contents that no allocation pins, or all such contents.
 func (e *Edge) evictStored(bytes int64) error {
 	if e.store == nil {
 		return nil

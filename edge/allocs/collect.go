@@ -43,8 +43,8 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 	return errors.Join(failed...)
 }
 
-// CollectOldest removes the allocation that ended first of those that may be removed, whatever KeepEnded says; false:
-// none could be. The error is that of allocations before it.
+// CollectOldest removes the allocation that ended first among those that may be removed, whatever KeepEnded says. It
+// returns false if it removed none, and the errors of the allocations that it could not remove.
 func (a *Allocs) CollectOldest(ctx context.Context) (bool, error) {
 	desired, err := a.readDesired(ctx)
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *Allocs) CollectOldest(ctx context.Context) (bool, error) {
 	return false, errors.Join(failed...)
 }
 
-// collectableAllocs returns the ended allocations that may be removed (whyHeld), the one that ended first at the beginning.
+// collectableAllocs returns the ended allocations that may be removed (whyHeld), in the order of their ends.
 func (a *Allocs) collectableAllocs(desired map[fleet.AllocID]journal.DesiredAlloc) []fleet.AllocID {
 	states, acknowledged := a.cfg.Journal.States(), a.cfg.Journal.Head().Acknowledged
 	needed := dataHeld(desired, states)

@@ -21,9 +21,9 @@ const checkInterval = 5 * time.Second
 type Config struct {
 	Limits  Limits
 	Measure func() (Usage, error) // with an error, the usage is zero
-	// CollectOldest removes the ended allocation that ended first, if one may be removed; false: there is none.
+	// CollectOldest removes the allocation that ended first among those that may be removed. false: there is none.
 	CollectOldest func(ctx context.Context) (bool, error)
-	// Evict removes stored contents that no allocation needs, at least as many bytes if there are so many.
+	// Evict removes at least so many bytes of stored contents that no allocation needs, or all such contents.
 	Evict func(bytes int64) error
 	// Record journals, in a row, that new allocations wait, or no longer wait.
 	Record func(ctx context.Context, message string) error

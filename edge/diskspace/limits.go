@@ -8,7 +8,7 @@ const (
 )
 
 const (
-	// minFreeShare of a disk is the most that MinFree asks for: a small disk is not to be refused as a whole.
+	// minFreeShare limits MinFree to a twentieth of the disk, so that a small disk takes allocations too.
 	minFreeShare = 20
 	// minFreeInodes must be free for new allocations, or a minInodeShare of all inodes if that is less.
 	minFreeInodes = 1000
@@ -19,8 +19,8 @@ const (
 
 // Limits says when ended allocations are collected, and when no new ones start.
 type Limits struct {
-	DiskPercent  float64 // of the disk in use, above which is collected
-	InodePercent float64 // of the inodes in use, above which is collected
+	DiskPercent  float64 // percent of the disk in use above which ended allocations are collected
+	InodePercent float64 // percent of the inodes in use above which ended allocations are collected
 	MinFree      int64   // bytes that must be free for new allocations, at most a twentieth of the disk
 }
 
@@ -31,7 +31,7 @@ type Usage struct {
 	ReserveFreed            bool // the disk was full, and the agent freed some of its reserve
 }
 
-// neededSpace returns how many bytes and inodes have to be free for new allocations. While full, it is more than before.
+// neededSpace returns how many bytes and inodes must be free for new allocations. A full disk needs more of both.
 func (l Limits) neededSpace(u Usage, full bool) (bytes, inodes int64) {
 	bytes, inodes = min(l.MinFree, u.Total/minFreeShare), min(minFreeInodes, u.TotalInodes/minInodeShare)
 	if full {

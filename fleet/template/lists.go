@@ -73,13 +73,13 @@ var mathFunctions = template.FuncMap{
 	},
 	"divide": func(b, a any) (any, error) {
 		if isZero(b) {
-			return nil, errors.New("it divides by zero")
+			return nil, errors.New("division by zero")
 		}
 		return calculate(a, b, func(x, y int64) int64 { return x / y }, func(x, y float64) float64 { return x / y })
 	},
 	"modulo": func(b, a any) (any, error) {
 		if isZero(b) {
-			return nil, errors.New("it divides by zero")
+			return nil, errors.New("division by zero")
 		}
 		return calculate(a, b, func(x, y int64) int64 { return x % y }, math.Mod)
 	},

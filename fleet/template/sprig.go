@@ -135,13 +135,13 @@ var sprigNumbers = template.FuncMap{
 	"sub": func(a, b any) int64 { return toInt64(a) - toInt64(b) },
 	"div": func(a, b any) (int64, error) {
 		if toInt64(b) == 0 {
-			return 0, errors.New("it divides by zero")
+			return 0, errors.New("division by zero")
 		}
 		return toInt64(a) / toInt64(b), nil
 	},
 	"mod": func(a, b any) (int64, error) {
 		if toInt64(b) == 0 {
-			return 0, errors.New("it divides by zero")
+			return 0, errors.New("division by zero")
 		}
 		return toInt64(a) % toInt64(b), nil
 	},
@@ -394,7 +394,7 @@ func textOf(v any) string {
 	return fmt.Sprint(v)
 }
 
-// joinShort joins what is made of values that are not nil, if it is not too long.
+// joinShort formats and joins the values that are not nil. It fails if the result is longer than MaxBytes.
 func joinShort(sep string, list []any, format func(any) string) (string, error) {
 	var parts []string
 	n := 0
@@ -420,7 +420,7 @@ func indentAll(before string, spaces int, s string) (string, error) {
 	return before + pad + strings.ReplaceAll(s, "\n", "\n"+pad), nil
 }
 
-// elements returns the elements of a list in a list of their own; another value is the only element.
+// elements returns a new list of a list's elements. A value that is no list is the only element.
 func elements(list any) []any {
 	v := reflect.ValueOf(list)
 	if v.Kind() != reflect.Slice && v.Kind() != reflect.Array {
@@ -441,7 +441,7 @@ func hasValue(list []any, v any) bool {
 	return slices.ContainsFunc(list, func(other any) bool { return reflect.DeepEqual(other, v) })
 }
 
-// toInt64 returns a value as a whole number; 0 where it is none.
+// toInt64 returns a value as a whole number, or 0 if it is no number.
 func toInt64(v any) int64 {
 	switch r := reflect.ValueOf(v); {
 	case r.CanInt():
@@ -462,7 +462,7 @@ func toInt64(v any) int64 {
 	return 0
 }
 
-// toFloat64 returns a value as a number; 0 where it is none.
+// toFloat64 returns a value as a number, or 0 if it is no number.
 func toFloat64(v any) float64 {
 	r := reflect.ValueOf(v)
 	if r.CanFloat() {
@@ -484,7 +484,7 @@ func countUp(from, to, step int) ([]int, error) {
 		return nil, nil
 	}
 	if n := math.Abs(float64(to)-float64(from)) / math.Abs(float64(step)); n > maxLoop {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "it counts from %d to %d: at most %d numbers", from, to, maxLoop)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "the numbers from %d to %d are too many: at most %d are allowed", from, to, maxLoop)
 	}
 	list := []int{}
 	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {

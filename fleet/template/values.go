@@ -19,8 +19,8 @@ const (
 	maxCompared = 1 << 20
 )
 
-// weightOf returns the weight of values with all that lies in them; an error if it is more than MaxBytes. A value never
-// changes once it is made, so that what is made of weighed values is no larger than it seems.
+// weightOf returns the weight of values with all that they hold, or an error if it is more than MaxBytes. Values never
+// change once they are made, so a value made of weighed ones cannot grow later.
 func (r *renderer) weightOf(values ...any) (int, error) {
 	if r.ctx != nil && r.ctx.Err() != nil {
 		return 0, context.Cause(r.ctx)
@@ -34,7 +34,7 @@ func (r *renderer) weightOf(values ...any) (int, error) {
 	return MaxBytes - left, nil
 }
 
-// takeWeight subtracts the weight of a value from what is left; below 0 it stops.
+// takeWeight subtracts the weight of a value from left. It stops below 0.
 func takeWeight(v reflect.Value, depth, left int) int {
 	if left -= elementBytes; depth == 0 {
 		return -1
