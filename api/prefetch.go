@@ -6,13 +6,13 @@ import "skerry/fleet"
 type PrefetchRequest struct {
 	JobVersion *uint64        `json:",omitempty"` // nil: the newest
 	NodeIDs    []fleet.NodeID `json:",omitempty"`
-	NodePool   string         `json:",omitempty"` // all of its nodes
+	NodePool   string         `json:",omitempty"` // all nodes of this pool
 }
 
 // PrefetchAnswer answers a PrefetchRequest.
 type PrefetchAnswer struct {
 	JobVersion uint64
-	NodeIDs    []fleet.NodeID // that fetch
+	NodeIDs    []fleet.NodeID // the nodes that fetch
 	Warnings   string
 	Index      fleet.Index
 }

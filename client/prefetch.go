@@ -13,12 +13,12 @@ func (c *Client) PrefetchJob(ctx context.Context, id fleet.JobID, req api.Prefet
 	return writeRequest[api.PrefetchAnswer](ctx, c, http.MethodPut, jobPath(id, "/prefetch"), nil, req)
 }
 
-// JobPrefetches lists what became of the prefetches of a job.
+// JobPrefetches lists the prefetches of a job, with their states.
 func (c *Client) JobPrefetches(ctx context.Context, id fleet.JobID, l List) ([]api.PrefetchStub, error) {
 	return readList[api.PrefetchStub](ctx, c, jobPath(id, "/prefetch"), l)
 }
 
-// EndPrefetches has nodes let go what they fetched for a job beforehand.
+// EndPrefetches ends the prefetches of a job: its nodes may evict the fetched contents again.
 func (c *Client) EndPrefetches(ctx context.Context, id fleet.JobID) error {
 	return c.sendDelete(ctx, jobPath(id, "/prefetch"), nil)
 }

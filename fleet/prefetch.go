@@ -5,7 +5,7 @@ const (
 	PrefetchPending  = "pending"  // its node has not begun
 	PrefetchFetching = "fetching" // its node fetches
 	PrefetchDone     = "done"     // its node has everything
-	PrefetchFailed   = "failed"   // something could not be fetched; its node tries again
+	PrefetchFailed   = "failed"   // a content could not be fetched; its node tries again
 )
 
 // Prefetch asks a node to fetch the artifacts and images of a version of a job before an allocation needs them, and
@@ -18,10 +18,10 @@ type Prefetch struct {
 	NodeID           NodeID
 	State            string
 	StateDescription string `json:",omitempty"`
-	Ending           bool   `json:",omitempty"` // its node is to let the contents go
+	Ending           bool   `json:",omitempty"` // its node must let the contents go
 	// JobHash is the hash of the version's specification.
 	JobHash string
-	// RequestIndex is when it was last requested, or ended. Reports of the node name it.
+	// RequestIndex is the index of the last request for it, or of its end. Reports of the node name it.
 	RequestIndex Index
 	CreateIndex  Index
 	CreateTime   int64 // of the newest request, UnixNano
@@ -34,10 +34,10 @@ func PrefetchIDOf(namespace string, job JobID, node NodeID) PrefetchID {
 	return PrefetchID(DeriveUUID("prefetch", namespace, string(job), string(node)))
 }
 
-// PrefetchReport is what an edge says of a prefetch; Transition.Message has the reason.
+// PrefetchReport is the report of an edge about a prefetch. Transition.Message has the reason.
 type PrefetchReport struct {
 	ID PrefetchID
-	// RequestIndex is that of the request that the report is about.
+	// RequestIndex is the RequestIndex of the request that the report is about.
 	RequestIndex Index
-	State        string // PrefetchFetching, PrefetchDone or PrefetchFailed; "": the edge keeps nothing for it any more
+	State        string // PrefetchFetching, PrefetchDone or PrefetchFailed; "": the edge has let the contents go
 }

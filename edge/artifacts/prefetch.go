@@ -13,8 +13,8 @@ import (
 	"skerry/fleet/taskenv"
 )
 
-// Prefetcher fetches what jobs need before an allocation is placed: artifacts into the store, images through drivers.
-// It is safe for concurrent use.
+// Prefetcher fetches the artifacts of jobs into the store, and their images through drivers, before an allocation is
+// placed. It is safe for concurrent use.
 type Prefetcher struct {
 	fetcher *Fetcher
 	node    func() fleet.Node
@@ -34,7 +34,7 @@ type wantedImage struct {
 }
 
 // Fetch fetches the artifacts and images of the groups of a job that can run on this node, and pins the artifacts for
-// owner. What is there is not fetched again. It goes on after an error, and returns all of them.
+// owner. It skips those that are here already. It continues after an error, and returns all errors.
 func (p *Prefetcher) Fetch(ctx context.Context, owner string, job *fleet.Job) (summary string, err error) {
 	node := p.node()
 	var requests []Request
@@ -76,12 +76,12 @@ func (p *Prefetcher) Fetch(ctx context.Context, owner string, job *fleet.Job) (s
 	return fmt.Sprintf("artifacts: %d, images: %d", len(requests), len(images)), errors.Join(errs...)
 }
 
-// Release lets the artifacts be evicted that were fetched for owner.
+// Release allows the eviction of the artifacts that were fetched for owner.
 func (p *Prefetcher) Release(owner string) error {
 	return p.fetcher.cfg.Store.Unpin(pinOf(owner))
 }
 
-// Owners lists the owners for whom artifacts are pinned.
+// Owners lists the owners that have pinned artifacts.
 func (p *Prefetcher) Owners() []string {
 	var owners []string
 	for _, id := range p.fetcher.cfg.Store.PinnedAllocs() {
@@ -94,7 +94,8 @@ func (p *Prefetcher) Owners() []string {
 
 func pinOf(owner string) fleet.AllocID { return fleet.AllocID(store.PrefetchPin + owner) }
 
-// whyUnfit returns why a group cannot run on a node, as far as that does not change by itself; "": it can.
+// whyUnfit returns why a group cannot run on a node, or "". It considers only reasons that stay: pool, datacenter,
+// drivers and constraints.
 func (p *Prefetcher) whyUnfit(n *fleet.Node, job *fleet.Job, g *fleet.TaskGroup) string {
 	if !job.InPool(n.NodePool) || !job.InDatacenter(n.Datacenter) {
 		return fmt.Sprintf("it is in node pool %s and datacenter %s", n.NodePool, n.Datacenter)
@@ -118,7 +119,7 @@ func (p *Prefetcher) whyUnfit(n *fleet.Node, job *fleet.Job, g *fleet.TaskGroup)
 	return ""
 }
 
-// needsOf returns the artifacts and the image of a task. Its error names those that an allocation alone can tell.
+// needsOf returns the artifacts and the image of a task. Its error names the artifacts that depend on the allocation.
 func (p *Prefetcher) needsOf(t *fleet.Task, env taskenv.Env) (requests []Request, images []wantedImage, err error) {
 	var errs []error
 	for i := range t.Artifacts {
@@ -130,7 +131,7 @@ func (p *Prefetcher) needsOf(t *fleet.Task, env taskenv.Env) (requests []Request
 			return s
 		})
 		if !known {
-			err = fleet.Errorf(fleet.CodeInvalid, "its source, options or headers name what only an allocation knows").
+			err = fleet.Errorf(fleet.CodeInvalid, "its source, options or headers have a variable that only an allocation knows").
 				WithHint("it is fetched when the allocation starts: use variables of the job and the node")
 		}
 		if err != nil {

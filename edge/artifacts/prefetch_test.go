@@ -94,7 +94,7 @@ func TestPrefetchGoesOnAfterAFailure(t *testing.T) {
 			{GetterSource: srv.URL + "/a", GetterOptions: map[string]string{"checksum": "md5:9a0364b9e99bb480dd25e1f0284c8555"}},
 			{GetterSource: srv.URL + "/a", GetterHeaders: map[string]string{"Key": "${NOMAD_ALLOC_ID}"}},
 		}})))
-	for _, want := range []string{"404", "artifact 2 of task web: its source, options or headers name what only an allocation knows", "artifact 3", "artifact 5", "fetch the image of task web: no registry"} {
+	for _, want := range []string{"404", "artifact 2 of task web: its source, options or headers have a variable that only an allocation knows", "artifact 3", "artifact 5", "fetch the image of task web: no registry"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is missing in %v", want, err)
 		}

@@ -1,9 +1,8 @@
 // Package prefetch has an edge fetch the artifacts and images of jobs before allocations need them, as its hub says.
 //
-// edge.Open makes a Keeper and gives it what a hub delivers. Run is its only goroutine: it fetches for one job at a
-// time, and tries again with growing pauses. What is wanted is journaled before Accept returns, and what became of it
-// together with the row that says it, so that an edge goes on after a restart. The contents themselves, and the pins
-// that keep them, belong to Contents.
+// edge.Open makes a Keeper and gives it the requests of a hub. Run is its only goroutine: it fetches for one job at a
+// time, and tries again with growing pauses. A request is journaled before Accept returns, and its state together with
+// the row that reports it, so that an edge continues after a restart. Contents keeps the contents and their pins.
 package prefetch
 
 import (
@@ -35,21 +34,21 @@ type Journal interface {
 	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
 }
 
-// Contents fetches and keeps what jobs need.
+// Contents fetches and keeps the artifacts and images of jobs.
 type Contents interface {
-	// Fetch fetches what the groups of a job need that can run on this node, unless it is there, and returns what that
-	// is. It is kept for owner until Release.
+	// Fetch fetches the artifacts and images of the groups of a job that can run on this node, unless they are here,
+	// and returns a summary of them. They are kept for owner until Release.
 	Fetch(ctx context.Context, owner string, job *fleet.Job) (summary string, err error)
-	// Release lets go what is kept for owner.
+	// Release ends the keeping for owner.
 	Release(owner string) error
-	// Owners lists the owners for whom something is kept.
+	// Owners lists the owners for whom contents are kept.
 	Owners() []string
 }
 
 // Config of a Keeper. All fields but the delays and Contents are required.
 type Config struct {
 	Journal  Journal
-	Contents Contents // nil: this edge fetches nothing beforehand, and says so
+	Contents Contents // nil: each prefetch fails with a reason
 	// MinDelay and MaxDelay bound the pause after a failure; 0: 10 s and 10 min.
 	MinDelay, MaxDelay time.Duration
 	Log                *slog.Logger
@@ -62,13 +61,13 @@ const (
 	keyPrefix     = "prefetch/"
 	noAlloc       = fleet.AllocID("")
 	recordVersion = 1
-	// maxPrefetches bounds what an edge keeps; a hub gives it at most 20.
+	// maxPrefetches bounds the records of an edge. A hub requests at most 20 prefetches of it.
 	maxPrefetches = 40
 	maxRecord     = syncproto.MaxFrame
 	maxFailure    = 2 << 10
 )
 
-// record is what the journal holds of one prefetch.
+// record is one prefetch in the journal.
 type record struct {
 	Version int                       `cbor:"1,keyasint"`
 	Wanted  syncproto.DesiredPrefetch `cbor:"2,keyasint"`
@@ -96,12 +95,12 @@ type Keeper struct {
 	recording sync.Mutex // held from reading a record until its successor is journaled
 	mu        sync.Mutex
 	records   map[fleet.PrefetchID]record
-	attempts  map[fleet.PrefetchID]attempt // of the records to look at
-	running   fleet.PrefetchID             // that Run fetches for now; "": none
+	attempts  map[fleet.PrefetchID]attempt // of the records that are not settled
+	running   fleet.PrefetchID             // the record for which Run fetches now; "": none
 	cancel    context.CancelFunc           // of that fetch
 }
 
-// Open makes the Keeper and reads which prefetches there are. Those that were done are looked at again.
+// Open makes the Keeper and reads the prefetches from the journal. Finished ones are checked again.
 func Open(cfg Config) (*Keeper, error) {
 	cfg.MinDelay, cfg.MaxDelay = cmp.Or(cfg.MinDelay, defaultMinDelay), cmp.Or(cfg.MaxDelay, defaultMaxDelay)
 	k := &Keeper{
@@ -119,7 +118,7 @@ func Open(cfg Config) (*Keeper, error) {
 		}
 		r, err := decodeRecord(raw)
 		if err == nil && r.Wanted.ID != fleet.PrefetchID(id) {
-			err = fmt.Errorf("it is the record of prefetch %.64q", r.Wanted.ID)
+			err = fmt.Errorf("it has the record of prefetch %.64q", r.Wanted.ID)
 		}
 		if err != nil {
 			cfg.Log.Error("record of a prefetch not readable: request it again", "prefetch_id", id, "error", err)
@@ -132,7 +131,7 @@ func Open(cfg Config) (*Keeper, error) {
 
 var decoder = codec.NewDecoder(codec.Limits{Nesting: 8, Elements: 1000, Pairs: 1000})
 
-// decodeRecord is the inverse of encoding a record.
+// decodeRecord decodes a record of the journal.
 func decodeRecord(raw []byte) (record, error) {
 	var r record
 	if len(raw) > maxRecord {
@@ -147,7 +146,7 @@ func decodeRecord(raw []byte) (record, error) {
 	return r, nil
 }
 
-// Accept journals what a hub wants to be fetched or let go. Prefetches that it does not name stay as they are.
+// Accept journals the requests of a hub to fetch contents or to let them go. Other prefetches stay as they are.
 func (k *Keeper) Accept(ctx context.Context, wanted []syncproto.DesiredPrefetch) error {
 	for _, w := range wanted {
 		if err := k.acceptPrefetch(ctx, w); err != nil {
@@ -160,7 +159,7 @@ func (k *Keeper) Accept(ctx context.Context, wanted []syncproto.DesiredPrefetch)
 	return nil
 }
 
-// acceptPrefetch journals what a hub wants of a prefetch. A request that is journaled changes nothing.
+// acceptPrefetch journals the request of a hub for one prefetch. A request that is journaled already changes nothing.
 func (k *Keeper) acceptPrefetch(ctx context.Context, w syncproto.DesiredPrefetch) error {
 	k.recording.Lock()
 	defer k.recording.Unlock()
@@ -170,7 +169,7 @@ func (k *Keeper) acceptPrefetch(ctx context.Context, w syncproto.DesiredPrefetch
 	k.mu.Unlock()
 	switch {
 	case w.ID == "" || full:
-		k.cfg.Log.Error("prefetch of a hub ignored: it has no id, or there are too many", "prefetch_id", string(w.ID), "prefetches", maxPrefetches)
+		k.cfg.Log.Error("prefetch of a hub ignored: it has no id, or this edge has too many prefetches", "prefetch_id", string(w.ID), "prefetches", maxPrefetches)
 		return nil
 	case known && w.RequestIndex == before.Wanted.RequestIndex:
 		return nil
@@ -189,7 +188,7 @@ func (k *Keeper) acceptPrefetch(ctx context.Context, w syncproto.DesiredPrefetch
 	return nil
 }
 
-// wakeRun makes Run look at the prefetches now. It does not wait.
+// wakeRun makes Run check the prefetches now. It does not wait.
 func (k *Keeper) wakeRun() {
 	select {
 	case k.wake <- struct{}{}:
@@ -234,7 +233,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// releaseUnowned lets go what is kept for a version of a job that no record names any more.
+// releaseUnowned lets go the contents of each version of a job that has no record, or whose record is being deleted.
 func (k *Keeper) releaseUnowned() {
 	if k.cfg.Contents == nil {
 		return
@@ -255,7 +254,7 @@ func (k *Keeper) releaseUnowned() {
 	}
 }
 
-// nextAttempt returns the record that is due first; "": all are settled.
+// nextAttempt returns the record that is due first, or "" if all are settled.
 func (k *Keeper) nextAttempt() (id fleet.PrefetchID, due time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -267,7 +266,7 @@ func (k *Keeper) nextAttempt() (id fleet.PrefetchID, due time.Time) {
 	return id, due
 }
 
-// settlePrefetch fetches for a record, or removes one that is to be let go.
+// settlePrefetch fetches the contents of a record, or removes a record that the hub has ended.
 func (k *Keeper) settlePrefetch(ctx context.Context, id fleet.PrefetchID) {
 	k.mu.Lock()
 	r := k.records[id]
@@ -300,7 +299,7 @@ func retryDelay(failures int, least, most time.Duration, random float64) time.Du
 	return d - time.Duration(random*float64(d)/2)
 }
 
-// advanceRecord does what a record asks for and journals what became of it.
+// advanceRecord fetches the contents of a record or forgets it, as the hub requests, and journals the result.
 func (k *Keeper) advanceRecord(ctx context.Context, r record) error {
 	if r.Wanted.Delete {
 		return k.forgetRecord(ctx, r)
@@ -323,10 +322,10 @@ func (k *Keeper) advanceRecord(ctx context.Context, r record) error {
 	return k.reportState(ctx, &r, fleet.PrefetchDone, summary)
 }
 
-// fetchContents fetches what the job of a record needs.
+// fetchContents fetches the artifacts and images of a record's job.
 func (k *Keeper) fetchContents(ctx context.Context, r record) (string, error) {
 	if k.cfg.Contents == nil {
-		return "", fleet.Errorf(fleet.CodeUnsupported, "this node fetches nothing beforehand: it has no store")
+		return "", fleet.Errorf(fleet.CodeUnsupported, "this node cannot fetch before a rollout: it has no store")
 	}
 	if r.Wanted.Job == nil {
 		return "", fleet.Errorf(fleet.CodeInvalid, "the hub has not sent the job").WithHint("request it again")
@@ -338,8 +337,8 @@ func (k *Keeper) fetchContents(ctx context.Context, r record) (string, error) {
 	return k.cfg.Contents.Fetch(ctx, r.contentsOwner(), job)
 }
 
-// reportState journals the state of a record with the row that says it, unless that was said last, or a hub has asked for
-// something else since.
+// reportState journals the state of a record with a row that reports it, unless the last report was the same or a hub
+// has sent another request since.
 func (k *Keeper) reportState(ctx context.Context, r *record, state, message string) error {
 	if r.State == state && r.Message == message {
 		return nil
@@ -353,7 +352,7 @@ func (k *Keeper) reportState(ctx context.Context, r *record, state, message stri
 	return k.journalRecord(ctx, *r, rowOf(*r, state, message))
 }
 
-// isReplaced reports whether a hub has asked for something else since a record was read.
+// isReplaced reports whether a hub has sent another request since a record was read.
 func (k *Keeper) isReplaced(r record) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -367,7 +366,7 @@ func rowOf(r record, state, message string) fleet.Transition {
 	}
 }
 
-// forgetRecord removes a record whose contents were let go, with the row that says so.
+// forgetRecord removes a record whose contents were let go, with a row that reports this.
 func (k *Keeper) forgetRecord(ctx context.Context, r record) error {
 	k.recording.Lock()
 	defer k.recording.Unlock()

@@ -16,7 +16,7 @@ func (a *API) prefetchRoutes() {
 	a.mux.HandleFunc("DELETE /v1/job/{id}/prefetch", a.writeHandler(a.endPrefetches))
 }
 
-// listPrefetches lists what became of the prefetches of a job, by id.
+// listPrefetches lists the prefetches of a job, by id.
 func (a *API) listPrefetches(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	items := filterByPrefix(q, v.PrefetchesOf(q.namespace, jobID(r)), func(p *fleet.Prefetch) string { return string(p.ID) })
 	answer, err := page(r, items, func(p *fleet.Prefetch) string { return string(p.ID) }, func(p *fleet.Prefetch) api.PrefetchStub {
@@ -29,8 +29,8 @@ func (a *API) listPrefetches(v *state.View, r *http.Request, q query) (any, flee
 	return answer, max(v.TableIndex("prefetches"), 1), err
 }
 
-// prefetchJob has nodes fetch what a version of a job needs: those that the request names, or else those that have
-// an allocation of the job.
+// prefetchJob has nodes fetch the artifacts and images of a version of a job: the nodes that the request names, or
+// else those that have an allocation of the job.
 func (a *API) prefetchJob(r *http.Request, req api.PrefetchRequest) (any, fleet.Index, error) {
 	job, err := a.namedJob(r)
 	if err != nil {
@@ -64,12 +64,12 @@ func (a *API) prefetchJob(r *http.Request, req api.PrefetchRequest) (any, fleet.
 	return answer, answer.Index, nil
 }
 
-// prefetchNodes returns the nodes that a request asks for, in the order of their ids.
+// prefetchNodes returns the nodes of a request, in the order of their ids.
 func prefetchNodes(v *state.View, job *fleet.Job, req api.PrefetchRequest) ([]fleet.NodeID, error) {
 	nodes := slices.Clone(req.NodeIDs)
 	switch {
 	case len(nodes) > 0 && req.NodePool != "":
-		return nil, fleet.Errorf(fleet.CodeInvalid, "prefetch job %s: both nodes and a node pool are named", job.ID)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "prefetch job %s: the request names both nodes and a node pool", job.ID)
 	case req.NodePool != "":
 		for n := range v.Nodes("") {
 			if n.NodePool == req.NodePool && n.Revoked == nil && job.InPool(n.NodePool) && job.InDatacenter(n.Datacenter) {
@@ -94,7 +94,7 @@ func prefetchNodes(v *state.View, job *fleet.Job, req api.PrefetchRequest) ([]fl
 		WithHint("name nodes with --node, or a node pool with --node-pool")
 }
 
-// endPrefetches has the nodes of a job's prefetches let the contents go. It works for a purged job, too.
+// endPrefetches ends all prefetches of a job, so that its nodes let the contents go. It works for a purged job, too.
 func (a *API) endPrefetches(r *http.Request) (any, fleet.Index, error) {
 	q, err := parseQuery(r)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"skerry/fleet"
 )
 
-// PrefetchStore has nodes fetch what a version of a job needs, in place of an earlier version of it. A request for
-// a version that is there already has its nodes look again. It is refused as a whole.
+// PrefetchStore has nodes fetch the artifacts and images of a version of a job, in place of an earlier version. A
+// repeated request has its nodes check their contents again. If one node is refused, the whole command is.
 type PrefetchStore struct {
 	command
 	Namespace  string
@@ -18,8 +18,8 @@ type PrefetchStore struct {
 	Now        int64 // UnixNano
 }
 
-// PrefetchEnd has nodes let go what they fetched beforehand. The row of a prefetch goes when its node has done so,
-// or at once if the node is gone or revoked.
+// PrefetchEnd has nodes let go the contents of prefetches. A prefetch is removed when its node has done so, or at once
+// if the node is gone or revoked.
 type PrefetchEnd struct {
 	command
 	Prefetches []EndedPrefetch
@@ -58,7 +58,7 @@ func (t *tx) prefetchStore(c PrefetchStore) Result {
 	at := slices.IndexFunc(row.versions, func(j *fleet.Job) bool { return j.Version == c.JobVersion })
 	switch {
 	case at < 0:
-		return refusal(fleet.CodeNotFound, "prefetch job %s: version %d of it is not kept", c.JobID, c.JobVersion)
+		return refusal(fleet.CodeNotFound, "prefetch job %s: its version %d is not kept", c.JobID, c.JobVersion)
 	case row.job.Stop:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "prefetch job %s: it is stopped", c.JobID).WithHint("start it first: skerry job start")}
 	case len(c.Nodes) > MaxPrefetchNodes:
@@ -83,7 +83,7 @@ func (t *tx) prefetchStore(c PrefetchStore) Result {
 	return Result{}
 }
 
-// checkPrefetch returns why a node cannot get a prefetch; nil: it can.
+// checkPrefetch returns why a node cannot get a prefetch, or nil.
 func (t *tx) checkPrefetch(c PrefetchStore, node fleet.NodeID) *fleet.Error {
 	n := nodeTable.currentRow(t, idKey(node))
 	if n == nil {
@@ -100,12 +100,12 @@ func (t *tx) checkPrefetch(c PrefetchStore, node fleet.NodeID) *fleet.Error {
 	}
 	if others >= MaxPrefetchesOnNode {
 		return fleet.Errorf(fleet.CodeConflict, "prefetch job %s: node %s keeps the contents of %d other jobs already", c.JobID, n.Name, others).
-			WithHint("let go those that nobody waits for: skerry job prefetch --cancel")
+			WithHint("end prefetches of jobs that need none: skerry job prefetch --cancel")
 	}
 	return nil
 }
 
-// requestPrefetch stores a prefetch whose node is to be told of it now.
+// requestPrefetch stores a prefetch, and marks it to be sent to its node.
 func (t *tx) requestPrefetch(p fleet.Prefetch, now int64) {
 	p.RequestIndex, p.ModifyIndex, p.ModifyTime = t.index, t.index, now
 	prefetchTable.putRow(t, &p)
@@ -131,7 +131,7 @@ func (t *tx) prefetchEnd(c PrefetchEnd) Result {
 	return Result{}
 }
 
-// applyPrefetchReport applies what an edge reports of a prefetch. A report about an older request changes nothing.
+// applyPrefetchReport applies an edge's report about a prefetch. A report about an older request changes nothing.
 func (t *tx) applyPrefetchReport(n *nodeRow, tr *fleet.Transition, now int64) {
 	said := tr.Prefetch
 	old := prefetchTable.currentRow(t, idKey(said.ID))
@@ -152,14 +152,14 @@ func (t *tx) applyPrefetchReport(n *nodeRow, tr *fleet.Transition, now int64) {
 	case said.State == fleet.PrefetchFetching, said.State == fleet.PrefetchDone, said.State == fleet.PrefetchFailed:
 		next.State, next.StateDescription = said.State, tr.Message
 	default:
-		return // of a newer release
+		return // a newer release has other states
 	}
 	prefetchTable.putRow(t, &next)
 	prefetchTable.markChanged(t)
 }
 
-// keepPrefetches keeps the prefetches that were requested after the snapshot, and has the edges be told of all
-// again: they may have let some go since.
+// keepPrefetches keeps the prefetches that were requested after the snapshot, and has all sent to the edges again: the
+// edges may have let contents go since.
 func (t *tx) keepPrefetches(old *View, now int64) {
 	for p := range prefetchTable.scanRows(t.base) {
 		t.requestPrefetch(*p, now)

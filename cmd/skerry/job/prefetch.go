@@ -24,11 +24,11 @@ type prefetchFlags struct {
 func prefetchCommand(s *command.Session) *cobra.Command {
 	var f prefetchFlags
 	c := &cobra.Command{
-		Use: "prefetch ID", Short: "Have nodes fetch what a job needs before its rollout", Args: cobra.ExactArgs(1),
+		Use: "prefetch ID", Short: "Have nodes fetch the artifacts and images of a job before its rollout", Args: cobra.ExactArgs(1),
 		Long: "Have nodes fetch the artifacts and images of a version of a job, so that they need no network when its rollout\n" +
 			"begins. Without --node and --node-pool these are the nodes that have an allocation of the job. They fetch in\n" +
-			"the background, one content after the other, try again after a failure, and keep what they have for 30 days.\n" +
-			"A node that is away fetches when it is back. --status shows how far they are, --cancel lets the contents go.",
+			"the background, one content after the other, try again after a failure, and keep the contents for 30 days.\n" +
+			"A node that is away fetches when it is back. --status shows the state on each node, --cancel lets the contents go.",
 		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			switch {
 			case f.status:
@@ -42,8 +42,8 @@ func prefetchCommand(s *command.Session) *cobra.Command {
 	c.Flags().StringArrayVar(&f.nodes, "node", nil, "fetch on the node with this id or name; may be repeated")
 	c.Flags().StringVar(&f.pool, "node-pool", "", "fetch on all nodes of this node pool that are in the job's datacenters")
 	c.Flags().Uint64Var(&f.version, "version", 0, "version of the job (default: the newest)")
-	c.Flags().BoolVar(&f.status, "status", false, "show what became of earlier requests instead")
-	c.Flags().BoolVar(&f.cancel, "cancel", false, "let nodes remove what they fetched for the job")
+	c.Flags().BoolVar(&f.status, "status", false, "show the state of earlier requests instead")
+	c.Flags().BoolVar(&f.cancel, "cancel", false, "let nodes remove the contents that they fetched for the job")
 	c.MarkFlagsMutuallyExclusive("status", "cancel")
 	for _, choice := range []string{"node", "node-pool", "version"} {
 		c.MarkFlagsMutuallyExclusive("status", choice)
@@ -72,7 +72,7 @@ func requestPrefetch(c *command.Call, id fleet.JobID, f prefetchFlags) error {
 	if answer.Warnings != "" {
 		c.Warn([]string{answer.Warnings})
 	}
-	c.Out.Say(answer, "%s to fetch what version %d of job %q needs; --status shows how far they are",
+	c.Out.Say(answer, "%s to fetch the artifacts and images of version %d of job %q; --status shows the state on each node",
 		console.Count(len(answer.NodeIDs), "node"), answer.JobVersion, id)
 	return nil
 }
@@ -81,7 +81,7 @@ func cancelPrefetches(c *command.Call, id fleet.JobID) error {
 	if err := c.Hub.EndPrefetches(c.Context(), id); err != nil {
 		return err
 	}
-	c.Out.Say(struct{ JobID fleet.JobID }{id}, "The nodes let go what they fetched for job %q", id)
+	c.Out.Say(struct{ JobID fleet.JobID }{id}, "The nodes let go the contents that they fetched for job %q", id)
 	return nil
 }
 
@@ -95,7 +95,7 @@ func showPrefetches(c *command.Call, id fleet.JobID) error {
 	})
 	c.Out.Show(list, func() {
 		console.List[api.PrefetchStub]{
-			None: "No node was asked to fetch what this job needs.", Heads: []string{"NODE", "NAME", "NODE STATUS", "VERSION", "STATE", "SINCE"},
+			None: "No node was asked to fetch the artifacts and images of this job.", Heads: []string{"NODE", "NAME", "NODE STATUS", "VERSION", "STATE", "SINCE"},
 			Row: func(p api.PrefetchStub) []any {
 				state := p.State
 				if p.Ending {
