@@ -484,7 +484,7 @@ func countUp(from, to, step int) ([]int, error) {
 		return nil, nil
 	}
 	if n := math.Abs(float64(to)-float64(from)) / math.Abs(float64(step)); n > maxLoop {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "the numbers from %d to %d are too many: at most %d are allowed", from, to, maxLoop)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%d to %d are too many numbers: at most %d numbers are allowed", from, to, maxLoop)
 	}
 	list := []int{}
 	for i := from; step > 0 && i < to || step < 0 && i > to; i += step {
