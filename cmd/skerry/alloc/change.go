@@ -17,7 +17,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation, and let its job place a new one", Args: cobra.ExactArgs(1),
 		Long: "Stop an allocation, and let its job place a new one. The command follows the evaluation until the new allocation\n" +
-			"runs. A disconnected edge stops the allocation when it is back.",
+			"runs. A disconnected node stops the allocation when it is back.",
 		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			answer, err := c.Hub.StopAlloc(c.Context(), stub.ID, o)
 			if err != nil {

@@ -108,11 +108,11 @@ func tokenStatusCommand(s *command.Session) *cobra.Command {
 func revokeTokenCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
-		Long: `Revoke a join token, by its id: no further hub or edge can join with it. Those that joined before stay; skerry node revoke expels a node.`,
+		Long: `Revoke a join token, by its id: no further machine can join with it. Those that joined before stay; skerry node revoke expels a node.`,
 		RunE: s.Run(func(c *command.Call) error {
 			answer, err := c.Hub.RevokeJoinToken(c.Context(), c.Args[0])
 			if err == nil {
-				c.Out.Say(answer, "Join token %s is revoked; hubs and edges that joined with it stay", c.Args[0])
+				c.Out.Say(answer, "Join token %s is revoked; machines that joined with it stay", c.Args[0])
 			}
 			return err
 		}),

@@ -34,8 +34,8 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var q statusQuery
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List dynamic host volumes, or show one", Args: cobra.MaximumNArgs(1),
-		Long: "List dynamic host volumes, or show the one whose id begins with ID. Folders of the flag --host-volume of an\n" +
-			"edge are not listed.",
+		Long: "List dynamic host volumes, or show the one whose id begins with ID. Folders of the flag --host-volume of a\n" +
+			"node are not listed.",
 		RunE: s.Run(func(c *command.Call) error {
 			if err := checkType(q.kind); err != nil {
 				return err
