@@ -49,7 +49,7 @@ func TestSummary(t *testing.T) {
 		"The hubs refuse this machine: a clone. No task has to run here. The disk is full: free some space (3 of 8 MiB that the agent keeps for this are left).": {
 			Enrolled: true, Link: local.Link{State: "fenced", Fenced: "a clone"}, Disk: local.Disk{Full: true, Reserve: 3 << 20, Reserved: 8 << 20},
 		},
-		"Connected to the hubs. Nothing is to run here. New allocations wait: the disk of the data directory has too little free space (12 MiB).": {
+		"Connected to the hubs. No task has to run here. New allocations wait: the disk of the data directory has too little free space (12 MiB).": {
 			Enrolled: true, Link: local.Link{State: "connected"},
 			Disk: local.Disk{Free: 12 << 20, NoNewAllocs: "the disk of the data directory has too little free space"},
 		},
