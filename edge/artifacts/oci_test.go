@@ -273,7 +273,7 @@ func TestOCIArtifactsThatAreRefused(t *testing.T) {
 		"abs":     {[]layer{tarOf(file("/evil", "x"))}, "outside of the destination"},
 		"link":    {[]layer{tarOf(member{name: "l", kind: tar.TypeSymlink, link: ".."}, file("l/evil", "x"))}, "outside of the destination"},
 		"device":  {[]layer{tarOf(member{name: "d", kind: tar.TypeChar})}, "special file"},
-		"bomb":    {[]layer{tarOf(file("zero", strings.Repeat("\x00", 5<<20)))}, "larger than may be unpacked"},
+		"bomb":    {[]layer{tarOf(file("zero", strings.Repeat("\x00", 5<<20)))}, "larger than is allowed"},
 		"text":    {[]layer{r.layer(layerTar+"+gzip", "", []byte("no archive"))}, "not the archive"},
 		"digest":  {[]layer{wrong}, "checksum"},
 		"huge":    {[]layer{huge}, "--store-size"},

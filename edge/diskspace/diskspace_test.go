@@ -162,7 +162,7 @@ func TestNewAllocationsWait(t *testing.T) {
 		changed := k.Changed()
 		wantFull := func(others int64, want bool) {
 			t.Helper()
-			m.others = others
+			m.change(func() { m.others = others })
 			nextCheck()
 			if (k.WhyFull() != "") != want {
 				t.Fatalf("with %d MiB free it is full because %q, want full: %t", 1000-others, k.WhyFull(), want)

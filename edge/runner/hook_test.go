@@ -89,13 +89,15 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// networkHook reports the address of the allocation at each attempt.
-type networkHook struct{ address string }
+// networkHook reports the next address of the allocation at each attempt.
+type networkHook struct{ addresses []string }
 
 func (h *networkHook) Name() string { return "network" }
 
 func (h *networkHook) Prepare(_ context.Context, p *runner.Preparation) error {
-	return p.Network(fleet.NetworkStatus{InterfaceName: "eth0", Address: h.address})
+	at := h.addresses[0]
+	h.addresses = h.addresses[1:]
+	return p.Network(fleet.NetworkStatus{InterfaceName: "eth0", Address: at})
 }
 
 func (h *networkHook) Release(context.Context, fleet.Alloc) error { return nil }
@@ -104,7 +106,7 @@ func (h *networkHook) Release(context.Context, fleet.Alloc) error { return nil }
 func TestNetworkIsRecordedOnce(t *testing.T) {
 	a := allocOf(fleet.JobTypeService, nil, task("a", map[string]any{"run_for": "1h"}))
 	inVirtualTime(t, a, func(m *machine) {
-		h := &networkHook{address: "172.26.64.2"}
+		h := &networkHook{addresses: []string{"172.26.64.2", "172.26.64.2", "172.26.64.9"}}
 		f := m.newFactory()
 		f.Hooks = []runner.Hook{h}
 		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
@@ -112,9 +114,7 @@ func TestNetworkIsRecordedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		agent := m.startRunner(r)
-		time.Sleep(90 * time.Minute) // it ended once, and was started again
-		h.address = "172.26.64.9"
-		time.Sleep(time.Hour)
+		time.Sleep(150 * time.Minute) // it ended twice, and was started again
 		synctest.Wait()
 		agent.Stop("because")
 		agent.mustEnd()
