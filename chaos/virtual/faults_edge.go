@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -107,19 +109,35 @@ func (r *run) DataDir(name string) string { return r.c.Edge(name).Dir }
 
 const pageSize = 4096
 
-// DamageEdge kills an edge's agent, or cuts its power for a torn page, and damages the larger file
-// of its journal. It returns the number of changed bits or pages.
+// DamageEdge kills an edge's agent, or cuts its power for a torn page, and damages its journal: it flips half of the
+// bits in the database and half in SQLite's log, or tears a page of one of them. It returns the number of changed bits
+// or pages.
 func (r *run) DamageEdge(_ context.Context, name string, f schedule.Fault) (uint64, error) {
 	e, rng := r.c.Edge(name), engine.Random(r.s.Seed, f)
-	damage := func(b []byte) int { return flip(b, f.Params.Bits, rng) }
-	if f.Kind == schedule.TornPage {
+	torn := f.Kind == schedule.TornPage
+	damage := func(b []byte) int { return flip(b, max(f.Params.Bits/2, 1), rng) }
+	if torn {
 		damage = func(b []byte) int { return tearPage(b, rng) }
 	}
-	if _, err := r.endEdge(e, "", f.Kind == schedule.TornPage); err != nil {
+	if _, err := r.endEdge(e, "", torn); err != nil {
 		return 0, err
 	}
-	n, err := e.damageJournal(damage)
-	return uint64(n), err
+	files := []string{filepath.Join(e.Dir, journalName), e.journalWALPath()}
+	if rng.IntN(2) == 0 {
+		slices.Reverse(files)
+	}
+	changed := 0
+	for _, path := range files {
+		if torn && changed > 0 {
+			break
+		}
+		n, err := changeFile(path, damage)
+		if err != nil {
+			return uint64(changed), fmt.Errorf("damage the journal of %s: %w", name, err)
+		}
+		changed += n
+	}
+	return uint64(changed), nil
 }
 
 // tearPage overwrites the second half of one page with random bytes; the first page is spared. It
@@ -147,22 +165,17 @@ func flip(b []byte, bits int, rng *rand.Rand) int {
 	return bits
 }
 
-// damageJournal applies change to the larger file of the journal and returns its result. The agent
-// must be down.
-func (e *Edge) damageJournal(change func(b []byte) int) (int, error) {
-	path := filepath.Join(e.Dir, journalName)
-	if size(e.journalWALPath()) > size(path) {
-		path = e.journalWALPath()
-	}
+// changeFile applies change to a file and returns its result; 0: there is no such file.
+func changeFile(path string, change func(b []byte) int) (int, error) {
 	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
 	if err != nil {
-		return 0, fmt.Errorf("damage the journal of %s: %w", e.Name, err)
+		return 0, err
 	}
 	n := change(b)
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		return 0, fmt.Errorf("damage the journal of %s: %w", e.Name, err)
-	}
-	return n, nil
+	return n, os.WriteFile(path, b, 0o600)
 }
 
 // CloneEdge starts a second machine with a copy of the edge's data directory. Healing removes one of

@@ -26,7 +26,7 @@ faults:
   - {at: 2m30s, kind: leader-kill}
   - {at: 4m, kind: power-cut, targets: [edge-2]}
   - {at: 5m, kind: nat-rebind, targets: [edge-3]}
-  - {at: 6m, kind: bit-flip, targets: [edge-1], bits: 20}
+  - {at: 6m, kind: bit-flip, targets: [edge-1], bits: 200}
   - {at: 7m, kind: hub-pause, targets: [hub-2], for: 10s}
   - {at: 8m, kind: crash-loop, targets: [edge-3], for: 20s, life: 5s}
   - {at: 9m, kind: edge-kill, targets: [edge-2], for: 10s}
