@@ -90,10 +90,10 @@ func TestPrefetchCommands(t *testing.T) {
 		}
 	}
 	answers["/v1/job/shop/prefetch"] = api.PrefetchAnswer{JobVersion: 3, NodeIDs: []fleet.NodeID{node}, Warnings: "1 of 1 nodes are away"}
-	if said := mustShow(t, answers, nil, "job", "prefetch", "--node", "crane", "--version", "3", "shop"); !strings.Contains(said, `1 node to fetch what version 3 of job "shop" needs`) {
+	if said := mustShow(t, answers, nil, "job", "prefetch", "--node", "crane", "--version", "3", "shop"); !strings.Contains(said, `1 node to fetch the artifacts and images of version 3 of job "shop"`) {
 		t.Errorf("it says %q", said)
 	}
-	if said := mustShow(t, answers, nil, "job", "prefetch", "--cancel", "shop"); !strings.Contains(said, `let go what they fetched for job "shop"`) {
+	if said := mustShow(t, answers, nil, "job", "prefetch", "--cancel", "shop"); !strings.Contains(said, `let go the contents that they fetched for job "shop"`) {
 		t.Errorf("it says %q", said)
 	}
 }
