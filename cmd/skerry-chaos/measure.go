@@ -80,7 +80,7 @@ func footprintCommand(s *runFlags) *cobra.Command {
 	c.Flags().StringSliceVar(&f.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, which are divided among them: "+strings.Join(real.Drivers(), ","))
 	c.Flags().DurationVar(&f.Rest, "rest", 10*time.Second, "idle time before each measurement of memory")
 	c.Flags().DurationVar(&f.Settle, "settle", 3*time.Minute, "idle time before writes are counted: an edge writes the last acknowledgement of a start a minute after it")
-	c.Flags().DurationVar(&f.Idle, "idle", 10*time.Minute, "how long the writes of an idle edge are counted")
+	c.Flags().DurationVar(&f.Idle, "idle", 30*time.Minute, "how long the writes of an idle edge are counted: it writes every ten minutes")
 	c.Flags().StringVar(&f.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
 }
