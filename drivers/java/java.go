@@ -41,7 +41,7 @@ func New(cfg Config) (*supervised.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planner{isolation: isolation, version: new(supervised.VersionOutput)}
+	p := planner{isolation: isolation, version: new(supervised.ProgramFacts[[]byte])}
 	capabilities := drivers.Capabilities{
 		FSIsolation: drivers.FSNone,
 		Networks:    []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
@@ -105,9 +105,9 @@ func Check(config map[string]any) error {
 // planner makes the processes of tasks.
 type planner struct {
 	isolation  *oci.Isolation
-	runtime    string // OCI runtime, with its version
-	unisolated error  // reason why tasks are not isolated; nil: they are
-	version    *supervised.VersionOutput
+	runtime    string                           // OCI runtime, with its version
+	unisolated error                            // reason why tasks are not isolated; nil: they are
+	version    *supervised.ProgramFacts[[]byte] // its output
 }
 
 // planTask returns the process of a task.
@@ -150,11 +150,11 @@ func (p planner) describeRuntime(ctx context.Context) fleet.DriverInfo {
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	out, err := p.version.Read(ctx, path, "-version")
+	out, err := p.version.Read(path, func() ([]byte, error) { return osexec.CommandContext(ctx, path, "-version").CombinedOutput() })
 	if err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: fmt.Sprintf("java -version failed: %v", err)}
 	}
-	info := fleet.DriverInfo{Detected: true, Healthy: true, Attributes: parseVersion(out)}
+	info := fleet.DriverInfo{Detected: true, Healthy: true, Attributes: parseVersion(string(out))}
 	if p.unisolated == nil {
 		info.HealthDescription = "Healthy"
 		info.Attributes["driver.java.isolation"] = p.runtime

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,11 +46,11 @@ func (i *Isolation) Describe(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := i.version.Read(ctx, path, "--version")
+	out, err := i.version.Read(path, func() ([]byte, error) { return exec.CommandContext(ctx, path, "--version").Output() })
 	if err != nil {
 		return "", fleet.Errorf(fleet.CodeUnsupported, "the OCI runtime %s does not work: %w", path, err)
 	}
-	version, _, _ := strings.Cut(out, "\n")
+	version, _, _ := strings.Cut(string(out), "\n")
 	return fmt.Sprintf("%s, cgroups %s", strings.TrimSpace(version), mounts.Version()), nil
 }
 

@@ -50,7 +50,7 @@ type Config struct {
 type Isolation struct {
 	runtime string
 	chroot  map[string]string
-	version supervised.VersionOutput // of the runtime
+	version supervised.ProgramFacts[[]byte] // output of the runtime
 }
 
 // New makes an Isolation. It starts nothing.

@@ -70,15 +70,15 @@ func (d *Driver) findEmulator() (program, error) {
 		return program{}, fleet.Errorf(fleet.CodeUnavailable, "%s is not installed", d.cfg.Emulator).
 			WithHint("install QEMU (on Debian qemu-system-x86 or qemu-system-arm)")
 	}
-	info, err := os.Stat(path)
+	found, err := d.program.Read(path, func() (program, error) { return askEmulator(path) })
 	if err != nil {
-		return program{}, drivers.Recoverable(fmt.Errorf("find emulator: %w", err))
+		return program{}, drivers.Recoverable(err)
 	}
-	d.mu.Lock() // held while the emulator runs: other callers wait for its answer
-	defer d.mu.Unlock()
-	if d.program.path == path && d.program.modified.Equal(info.ModTime()) {
-		return d.program, nil
-	}
+	return found, nil
+}
+
+// askEmulator runs the emulator for its version, and to try kvm.
+func askEmulator(path string) (program, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
@@ -89,10 +89,9 @@ func (d *Driver) findEmulator() (program, error) {
 		err = errors.New("it names none")
 	}
 	if err != nil {
-		return program{}, drivers.Recoverable(fmt.Errorf("ask %s for its version: %w: %q", path, err, out[:min(len(out), maxReason)]))
+		return program{}, fmt.Errorf("ask %s for its version: %w: %q", path, err, out[:min(len(out), maxReason)])
 	}
-	d.program = program{path: path, modified: info.ModTime(), version: string(found[1]), withoutKVM: probeKVM(path)}
-	return d.program, nil
+	return program{path: path, version: string(found[1]), withoutKVM: probeKVM(path)}, nil
 }
 
 // fingerprintEmulator reports whether the emulator is installed, its version, and whether kvm works.

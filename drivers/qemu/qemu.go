@@ -17,8 +17,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
-	"time"
 
 	"skerry/drivers"
 	"skerry/drivers/options"
@@ -62,14 +60,12 @@ type Driver struct {
 	cfg Config
 	log *slog.Logger
 
-	mu      sync.Mutex
-	program program // as of its last run
+	program supervised.ProgramFacts[program]
 }
 
 // program is the emulator.
 type program struct {
 	path       string
-	modified   time.Time
 	version    string
 	withoutKVM string // why kvm does not work, or ""
 }

@@ -2,6 +2,7 @@ package supervised_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 )
 
 // A program runs once, and again after its file has changed or it has failed.
-func TestVersionOutput(t *testing.T) {
+func TestProgramFacts(t *testing.T) {
 	program, runs := filepath.Join(t.TempDir(), "program"), filepath.Join(t.TempDir(), "runs")
 	write := func(script string) {
 		t.Helper()
@@ -21,10 +22,13 @@ func TestVersionOutput(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var v supervised.VersionOutput
+	var v supervised.ProgramFacts[string]
 	read := func(want string, fails bool, wantRuns int64) {
 		t.Helper()
-		got, err := v.Read(t.Context(), program, "--version")
+		got, err := v.Read(program, func() (string, error) {
+			out, err := exec.Command(program, "--version").CombinedOutput()
+			return string(out), err
+		})
 		if got != want || (err != nil) != fails {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
