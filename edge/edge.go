@@ -236,15 +236,8 @@ func (e *Edge) openComponents() error {
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
 	}
-	e.space, err = diskspace.New(diskspace.Config{
-		Limits: e.cfg.Collect, Measure: e.measureDisk, CollectOldest: e.allocs.CollectOldest, Evict: e.evictStored,
-		Record: func(ctx context.Context, message string) error {
-			return e.journal.Record(ctx, fleet.Transition{Kind: fleet.TransitionAgent, Message: message})
-		},
-		Log: e.log.With("component", "diskspace"),
-	})
-	if err != nil {
-		return fmt.Errorf("open edge: %w", err)
+	if err := e.openSpace(); err != nil {
+		return err
 	}
 	if err := e.openConsul(); err != nil {
 		return err

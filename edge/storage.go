@@ -52,6 +52,21 @@ func (c *Config) checkAndFillSpace() error {
 	return nil
 }
 
+// openSpace makes the keeper of the disk's free space.
+func (e *Edge) openSpace() (err error) {
+	e.space, err = diskspace.New(diskspace.Config{
+		Limits: e.cfg.Collect, Measure: e.measureDisk, CollectOldest: e.allocs.CollectOldest, Evict: e.evictStored,
+		Record: func(ctx context.Context, message string) error {
+			return e.journal.Record(ctx, fleet.Transition{Kind: fleet.TransitionAgent, Message: message})
+		},
+		Log: e.log.With("component", "diskspace"),
+	})
+	if err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	return nil
+}
+
 // measureDisk returns the use of the disk of the data directory.
 func (e *Edge) measureDisk() (u diskspace.Usage, err error) {
 	if u.Free, u.Total, err = e.cfg.FreeSpace(e.dir.File()); err != nil {
