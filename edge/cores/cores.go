@@ -45,9 +45,6 @@ func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
 
 // Watch reserves the cores of a task while it runs, or keeps a task without such cores off those of others.
 func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, _ runner.TaskControl) {
-	if p.Task == nil {
-		return
-	}
 	if own := reservedCores(p); len(own) > 0 {
 		h.changeReserved(own, 1)
 		<-ctx.Done()
