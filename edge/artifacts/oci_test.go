@@ -188,7 +188,7 @@ func TestOCIArtifacts(t *testing.T) {
 	}
 }
 
-// What is in the store is not fetched again: neither an image nor a layer that another image has.
+// Contents in the store are not fetched again: neither an image nor a layer that another image has.
 func TestOCILayersAreFetchedOnce(t *testing.T) {
 	r, s := newOCIRegistry(t), newSite(t)
 	shared, first := r.layer("text/plain", "shared", []byte("shared")), r.layer("text/plain", "v", []byte("one"))

@@ -232,7 +232,7 @@ func TestFailureIsTriedAgain(t *testing.T) {
 	k.wantRows(append(said, "p1/5 done: all of v1")...)
 }
 
-// What a hub asks for while a fetch runs ends the fetch.
+// A request of a hub that comes while a fetch runs ends the fetch.
 func TestNewerRequestEndsAFetch(t *testing.T) {
 	k := newKeeperTest(t)
 	k.contents.set(func() { k.contents.hold = make(chan struct{}) })

@@ -123,7 +123,7 @@ func FuzzReplace(f *testing.F) {
 	})
 }
 
-// What two allocations have in common is known before there is one; the rest is not guessed.
+// The values that two allocations have in common are known before there is one; the rest is not guessed.
 func TestEnvBeforeAnAllocation(t *testing.T) {
 	p := sampleTaskPlace()
 	p.Alloc.Job.TaskGroups[0].Tasks[0].Env["MINE"] = "${NOMAD_ALLOC_ID}"

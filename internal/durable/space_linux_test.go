@@ -8,7 +8,7 @@ import (
 	"skerry/internal/durable"
 )
 
-// What is not free is in use: blocks that are reserved for others count as neither.
+// The size of a disk is its free and its used blocks: those that are reserved for others count as neither.
 func TestFreeSpace(t *testing.T) {
 	dir := t.TempDir()
 	for range 1000 { // others use the disk too
