@@ -1,6 +1,7 @@
 package dockertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -156,12 +157,15 @@ func (d *Daemon) killContainers() error {
 		if err != nil {
 			return err
 		}
-		left := append(keepers, tasks...)
-		if len(left) == 0 && removeCgroups(groups) {
-			return nil
-		}
 		for _, pid := range tasks {
 			findCgroups(pid, groups)
+		}
+		left := append(append(keepers, tasks...), processesIn(groups)...)
+		var inUse error
+		if len(left) == 0 {
+			if inUse = removeCgroups(groups); inUse == nil {
+				return nil
+			}
 		}
 		for _, pid := range left {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -169,9 +173,20 @@ func (d *Daemon) killContainers() error {
 			}
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("kill the containers of %s: processes %v still run, or their cgroups are in use", d.Name, left)
+			return fmt.Errorf("kill the containers of %s: %w", d.Name, cmp.Or(inUse, fmt.Errorf("they still run: %s", describeProcesses(left))))
 		}
 	}
+}
+
+// describeProcesses returns the pid, the name and the state of processes, such as "17 (cat) D".
+func describeProcesses(pids []int) string {
+	var out []string
+	for _, pid := range pids {
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)) // an error means that it has ended
+		fields := strings.Fields(string(stat))
+		out = append(out, strings.Join(fields[:min(3, len(fields))], " "))
+	}
+	return strings.Join(out, ", ")
 }
 
 // FirstProcesses returns, for each container, the host's pid of its process 1. It works while the daemon is dead or
