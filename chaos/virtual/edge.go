@@ -17,9 +17,11 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/sim"
 	"skerry/edge"
+	"skerry/edge/artifacts"
 	"skerry/edge/contract"
 	"skerry/edge/journal"
 	"skerry/edge/runner"
+	"skerry/edge/templates"
 	"skerry/fleet"
 )
 
@@ -32,6 +34,9 @@ const natIdle = 2 * time.Minute
 // reserveSize is the size of the agent's reserve file for a full disk: enough for a few starts,
 // and not enough for a disk that stays full under load.
 const reserveSize = 128 << 10
+
+// storeSize bounds the edge's store of artifacts.
+const storeSize = 16 << 20
 
 // Edge is the machine of one edge.
 type Edge struct {
@@ -111,7 +116,7 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
 		BootID: e.bootID(),
 		Mono:   func() time.Duration { return time.Since(booted) },
-		Now:    e.Clock.Now, Reserve: reserveSize, FreeSpace: e.Disk.Free,
+		Now:    e.Clock.Now, Reserve: reserveSize, StoreBytes: storeSize, FreeSpace: e.Disk.Free,
 		FreeInodes: func(string) (free, total int64, err error) { return 0, 0, nil },
 		Step: func(label string) error {
 			err := e.Disk.beforeDiskStep(label, l)
@@ -133,12 +138,17 @@ func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
 	return e.Host.ListenPacket(0)
 }
 
-// newRunnerFactory returns a factory of the production runners, with the driver sim.
+// newRunnerFactory returns a factory of the production runners with their artifacts and templates, and the driver sim.
 func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
+	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
+	fetch, err := artifacts.NewHook(artifacts.NewFetcher(artifacts.Config{Store: m.Store, Hidden: m.DataDir, Now: m.Now, Log: m.Log}), dirs.State)
+	if err != nil {
+		return nil, err
+	}
+	render := templates.NewHook(templates.Config{Services: m.Services, Poll: time.Minute, Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log})
 	factory := &runner.Factory{
-		Drivers: map[string]drivers.Driver{sim.Name: e.driver},
-		Node:    m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log,
-		Dirs: runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")},
+		Drivers: map[string]drivers.Driver{sim.Name: e.driver}, Hooks: []runner.Hook{fetch, render},
+		Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 	}
 	return factory.NewRunner, nil
 }
