@@ -28,9 +28,9 @@ type Input struct {
 	// Waiting has the times of the job's pending follow-up evaluations (Output.FollowUps of earlier
 	// decisions) that are still in the future.
 	Waiting map[fleet.EvalID]time.Time
-	// Suits returns why a node does not suit the newest version of a group; "": it does. Resources
-	// do not matter. nil: every node suits.
-	Suits func(n *fleet.Node, group string) string
+	// Suits returns why a node does not suit the newest version of a group; "": it does. Resources do not matter.
+	// passing: the reason may end by itself, so what runs on the node stays. nil: every node suits.
+	Suits func(n *fleet.Node, group string) (reason string, passing bool)
 	// Room reports whether the newest version of a system job fits on the node of prev if it replaces
 	// prev. nil: it always fits.
 	Room func(prev *fleet.Alloc) bool

@@ -267,8 +267,8 @@ func (d *decision) reconcileCurrent(s *nameIndexAllocs, g *fleet.TaskGroup, r *r
 	}
 	change := d.groupChangeFor(m.a)
 	unsuited := ""
-	if change == diff.GroupInPlace && m.kind == kindRunning && !m.held && d.in.Suits != nil {
-		unsuited = d.in.Suits(d.in.Nodes[m.a.NodeID], g.Name)
+	if change == diff.GroupInPlace && m.kind == kindRunning && !m.held {
+		unsuited = d.leaveReason(d.in.Nodes[m.a.NodeID], g)
 	}
 	stale := d.needsDestructiveUpdate(m.a) || unsuited != ""
 	if stale {

@@ -118,8 +118,9 @@ func (s *script) executeCommand(verb string, args []string, out *strings.Builder
 	case "pool":
 		w.pools[args[0]] = args[1]
 		return nil
-	case "unsuited":
+	case "unsuited", "unsuited-now":
 		w.unsuited[fleet.NodeID(args[0])] = strings.Join(args[1:], " ")
+		w.passing[fleet.NodeID(args[0])] = verb == "unsuited-now"
 		return nil
 	case "window":
 		return s.setNodeWindows(args)

@@ -112,7 +112,7 @@ func (d *decision) reconcileSystemGroup(g *fleet.TaskGroup, nodes []*nodeAllocs)
 	d.desiredNodes[g.Name] = 0
 	var crowded []*nodeAllocs
 	for _, p := range nodes {
-		if d.isNodeFullForUpdate(p, r) {
+		if d.isUpdateStuck(p, g, r) {
 			crowded = append(crowded, p)
 			continue
 		}
@@ -124,10 +124,14 @@ func (d *decision) reconcileSystemGroup(g *fleet.TaskGroup, nodes []*nodeAllocs)
 	r.total = d.desiredNodes[g.Name]
 }
 
-// isNodeFullForUpdate reports whether the newest version does not fit on a node that awaits its
-// update. Such nodes come last, so that a full node does not take the turn of another.
-func (d *decision) isNodeFullForUpdate(p *nodeAllocs, r *rollout) bool {
-	return r.turnsLeft > 0 && p.target && p.current != nil && d.needsDestructiveUpdate(p.current.a) && d.in.Room != nil && !d.in.Room(p.current.a)
+// isUpdateStuck reports whether a node that awaits its update cannot get the newest version now: it does not fit, or
+// the node does not suit at the moment. Such nodes come last, so that they do not take the turn of another.
+func (d *decision) isUpdateStuck(p *nodeAllocs, g *fleet.TaskGroup, r *rollout) bool {
+	if r.turnsLeft <= 0 || !p.target || p.current == nil || !d.needsDestructiveUpdate(p.current.a) {
+		return false
+	}
+	_, passing := d.checkSuits(p.node, g)
+	return passing || d.in.Room != nil && !d.in.Room(p.current.a)
 }
 
 // reconcileNode decides for the allocations of a group on one node, and counts the node if it is to have

@@ -14,7 +14,7 @@ func (d *decision) planSystemCanaries(g *fleet.TaskGroup, nodes []*nodeAllocs, r
 	}
 	placed, targets := 0, 0
 	for _, p := range nodes {
-		if p.target && d.unsuitableReason(p, g) == "" {
+		if p.target && d.unsuitableReason(p.node, g) == "" {
 			targets++
 		}
 		if m := p.currentOrUnknown(); m != nil && m.a.DeploymentStatus.IsCanary() && d.deployment != nil && m.a.DeploymentID == d.deployment.ID {

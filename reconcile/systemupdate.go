@@ -8,18 +8,34 @@ import (
 )
 
 // unsuitableReason returns why a node does not suit the newest version of a group; "": it does.
-func (d *decision) unsuitableReason(p *nodeAllocs, g *fleet.TaskGroup) string {
-	switch {
-	case p.node == nil:
-		return "it was removed"
-	case !d.in.Job.InPool(p.node.NodePool):
-		return "node pool " + p.node.NodePool
-	case !d.in.Job.InDatacenter(p.node.Datacenter):
-		return "datacenter " + p.node.Datacenter
-	case d.in.Suits == nil:
+func (d *decision) unsuitableReason(n *fleet.Node, g *fleet.TaskGroup) string {
+	reason, _ := d.checkSuits(n, g)
+	return reason
+}
+
+// leaveReason returns why what runs on a node has to leave it for the newest version of a group; "": it may stay, also
+// for a reason that may end by itself.
+func (d *decision) leaveReason(n *fleet.Node, g *fleet.TaskGroup) string {
+	reason, passing := d.checkSuits(n, g)
+	if passing {
 		return ""
 	}
-	return d.in.Suits(p.node, g.Name)
+	return reason
+}
+
+// checkSuits returns what Input.Suits says of a node, after checks of its pool and its datacenter.
+func (d *decision) checkSuits(n *fleet.Node, g *fleet.TaskGroup) (reason string, passing bool) {
+	switch {
+	case n == nil:
+		return "it was removed", false
+	case !d.in.Job.InPool(n.NodePool):
+		return "node pool " + n.NodePool, false
+	case !d.in.Job.InDatacenter(n.Datacenter):
+		return "datacenter " + n.Datacenter, false
+	case d.in.Suits == nil:
+		return "", false
+	}
+	return d.in.Suits(n, g.Name)
 }
 
 // reconcileCurrentOnNode decides for the current allocation of a node, and reports whether the
@@ -32,7 +48,7 @@ func (d *decision) reconcileCurrentOnNode(p *nodeAllocs, g *fleet.TaskGroup, r *
 	outside := p.node != nil && !(d.in.Job.InPool(p.node.NodePool) && d.in.Job.InDatacenter(p.node.Datacenter))
 	unsuited := ""
 	if change != diff.GroupSame || outside {
-		unsuited = d.unsuitableReason(p, g)
+		unsuited = d.leaveReason(p.node, g)
 	}
 	ready, wanted := p.node != nil && p.node.Status == fleet.NodeReady, true
 	switch {

@@ -14,7 +14,7 @@ import (
 // either, but counts at its site.
 func (d *decision) findVacantNodes(g *fleet.TaskGroup, nodes []*nodeAllocs, r *rollout) {
 	for _, p := range nodes {
-		empty := p.currentOrUnknown() == nil && d.unsuitableReason(p, g) == "" && !d.isLastAllocLost(p)
+		empty := p.currentOrUnknown() == nil && d.unsuitableReason(p.node, g) == "" && !d.isLastAllocLost(p)
 		p.vacant, p.awaited = empty && p.target, empty && d.isAwaitingNode(p)
 		switch {
 		case p.awaited:

@@ -25,6 +25,7 @@ type simCluster struct {
 	allocs   map[fleet.AllocID]*fleet.Alloc
 	evals    map[fleet.EvalID]time.Time
 	unsuited map[fleet.NodeID]string
+	passing  map[fleet.NodeID]bool             // the reason in unsuited may end by itself
 	windows  map[fleet.NodeID]reconcile.Window // of the newest version; closed until Opens
 	full     bool                              // nothing can be placed
 	crowded  map[fleet.NodeID]bool             // the newest version does not fit there
@@ -38,7 +39,7 @@ type simCluster struct {
 func newSimCluster() *simCluster {
 	return &simCluster{
 		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
-		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{},
+		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{}, passing: map[fleet.NodeID]bool{},
 		windows: map[fleet.NodeID]reconcile.Window{}, crowded: map[fleet.NodeID]bool{},
 	}
 }
@@ -57,7 +58,9 @@ func (w *simCluster) decisionInput(eval fleet.EvalID) reconcile.Input {
 	in := reconcile.Input{
 		Job: w.job, Deployment: w.deployment, Namespace: fleet.DefaultNamespace, JobID: "job", EvalID: eval, Priority: 50,
 		Nodes: maps.Clone(w.nodes), DefaultDisconnect: w.pools, Waiting: map[fleet.EvalID]time.Time{}, Now: w.now,
-		Suits:  func(n *fleet.Node, _ string) string { return w.unsuited[n.ID] },
+		Suits: func(n *fleet.Node, _ string) (reason string, passing bool) {
+			return w.unsuited[n.ID], w.passing[n.ID]
+		},
 		Window: func(n *fleet.Node, _ string) reconcile.Window { return w.nodeWindow(n.ID) },
 		Room:   func(a *fleet.Alloc) bool { return (!w.full || !a.Terminal()) && !w.crowded[a.NodeID] },
 		NewID:  func() string { w.evalSeq++; return fmt.Sprintf("f%d", w.evalSeq) },

@@ -147,8 +147,8 @@ func (a *attempt) updateWindowFunc() func(*fleet.Node, string) reconcile.Window 
 }
 
 // feasibilityFunc returns a function that says why a node does not suit a group of the job; "": it does.
-// For a stopped job it is nil.
-func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
+// For a stopped job it is nil. passing is set if an unhealthy driver is the reason.
+func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) (reason string, passing bool), error) {
 	if a.job.Stopped() {
 		return nil, nil
 	}
@@ -161,7 +161,10 @@ func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) string, error) {
 		}
 		groups[g.Name] = f
 	}
-	return func(n *fleet.Node, group string) string { return groups[group].whyInfeasible(n) }, nil
+	return func(n *fleet.Node, group string) (reason string, passing bool) {
+		v := groups[group].checkNode(n)
+		return v.reason, v.passing
+	}, nil
 }
 
 // computePlacements finds nodes for all placements that reconcile decided on.

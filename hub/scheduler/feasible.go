@@ -23,8 +23,12 @@ type feasibility struct {
 	classes map[string]verdict       // results of checkClass, by class
 }
 
-// verdict is the reason why nodes of a class do not suit; "": they do.
-type verdict string
+// verdict says whether nodes of a class suit.
+type verdict struct {
+	reason string // why they do not; "": they do
+	// passing is set if a driver is all that is missing, and each node has it, but it is unhealthy now.
+	passing bool
+}
 
 // Reasons why a node does not suit, as in Nomad.
 const (
@@ -88,34 +92,37 @@ func (f *feasibility) inScope(n *fleet.Node) bool {
 }
 
 // whyInfeasible returns the reason why a node does not suit; "": it does.
-func (f *feasibility) whyInfeasible(n *fleet.Node) string {
+func (f *feasibility) whyInfeasible(n *fleet.Node) string { return f.checkNode(n).reason }
+
+// checkNode says whether a node suits.
+func (f *feasibility) checkNode(n *fleet.Node) verdict {
 	v, ok := f.classes[n.ComputedClass]
 	if !ok || n.ComputedClass == "" {
 		v = f.checkClass(n)
 		f.classes[n.ComputedClass] = v
 	}
-	if v != "" {
-		return string(v)
+	if v.reason != "" {
+		return v
 	}
 	for _, c := range f.perNode {
 		if !c.Holds(n) {
-			return c.Constraint().String()
+			return verdict{reason: c.Constraint().String()}
 		}
 	}
 	for _, d := range f.devices {
 		if !placement.OffersDevice(n, d) {
-			return "missing devices"
+			return verdict{reason: "missing devices"}
 		}
 	}
 	if !f.hasVolumes(n) {
-		return missingVolumes
+		return verdict{reason: missingVolumes}
 	}
 	for _, p := range f.ports {
 		if !n.HasHostNetwork(p.HostNetwork) {
-			return fmt.Sprintf("missing host network %q for port %q", p.HostNetwork, p.Label)
+			return verdict{reason: fmt.Sprintf("missing host network %q for port %q", p.HostNetwork, p.Label)}
 		}
 	}
-	return ""
+	return verdict{}
 }
 
 // hasVolumes reports whether a node has the host volumes that the group asks for. Volumes that are per_alloc do
@@ -140,31 +147,39 @@ func (f *feasibility) hasVolumes(n *fleet.Node) bool {
 	return true
 }
 
-// checkClass returns the reason why all nodes of this node's class do not suit; "": they do.
+// checkClass says whether the nodes of this node's class suit.
 func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	if !f.job.InPool(n.NodePool) {
-		return verdict("node pool " + n.NodePool)
+		return verdict{reason: "node pool " + n.NodePool}
 	}
 	if !f.job.InDatacenter(n.Datacenter) {
-		return verdict("datacenter " + n.Datacenter)
+		return verdict{reason: "datacenter " + n.Datacenter}
 	}
+	unhealthy := false
 	for _, d := range f.drivers {
-		if !n.HasDriver(d) {
-			return missingDrivers
+		if n.HasDriver(d) {
+			continue
 		}
+		if !n.Drivers[d].Detected {
+			return verdict{reason: missingDrivers}
+		}
+		unhealthy = true
 	}
 	if !n.HasNetworkMode(f.network) {
-		return missingNetwork
+		return verdict{reason: missingNetwork}
 	}
 	if f.consul && !n.HasConsul() {
-		return missingConsul
+		return verdict{reason: missingConsul}
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {
-			return verdict(c.Constraint().String())
+			return verdict{reason: c.Constraint().String()}
 		}
 	}
-	return ""
+	if unhealthy {
+		return verdict{reason: missingDrivers, passing: true}
+	}
+	return verdict{}
 }
 
 // mergeClassEligibility adds the known classes to a blocked evaluation's: a class is eligible if one of
@@ -173,7 +188,7 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 func (f *feasibility) mergeClassEligibility(classes map[string]bool) (escaped bool) {
 	for class, v := range f.classes {
 		if class != "" {
-			classes[class] = classes[class] || v == ""
+			classes[class] = classes[class] || v.reason == ""
 		}
 	}
 	return len(f.perNode)+len(f.devices)+len(f.ports)+len(f.volumes) > 0

@@ -374,3 +374,47 @@ func TestAnEdgeThatReturnsGetsTheNewestVersion(t *testing.T) {
 	}
 	t.Fatalf("nothing replaces version 0: %+v", c.webJobAllocs())
 }
+
+// A system job that changes while the driver of a node is unhealthy keeps its allocation there, and changes it when the
+// driver is healthy again. A node that has the driver no more loses it.
+func TestSystemChangeWaitsForTheDriver(t *testing.T) {
+	c := newCluster(t)
+	driver := func(info map[string]fleet.DriverInfo) func(*fleet.Node) {
+		return func(n *fleet.Node) { n.Drivers = info }
+	}
+	unhealthy, healthy := driver(map[string]fleet.DriverInfo{"sim": {Detected: true}}), func(*fleet.Node) {}
+	c.addReadyNodes(2)
+	c.registerAndSchedule(job(1, asSystemJob))
+	for _, a := range c.nonTerminalAllocs() {
+		c.reportAllocStatus(a, fleet.ClientRunning)
+	}
+	describe := func(i int, change func(*fleet.Node)) {
+		c.openNodeSession(node(i, change))
+		c.schedulePendingEvals()
+	}
+	version := func(i int) string {
+		for _, a := range c.nonTerminalAllocs() {
+			if a.NodeID == node(i).ID && a.DesiredStatus == fleet.DesiredRun {
+				return fmt.Sprint(a.JobVersion)
+			}
+		}
+		return "none"
+	}
+	want := func(when string, versions ...string) {
+		t.Helper()
+		if got := []string{version(0), version(1)}; !slices.Equal(got, versions) {
+			t.Errorf("%s: the nodes have the versions %q, want %q", when, got, versions)
+		}
+	}
+	describe(0, unhealthy)
+	e := c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Config = map[string]any{"run_for": "2h"} }))
+	want("unhealthy on one node", "0", "1")
+	if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing drivers"] != 1 || e.QueuedAllocations["web"] != 1 {
+		t.Errorf("evaluation %+v", e)
+	}
+	describe(0, healthy)
+	want("healthy again", "1", "1")
+	describe(0, driver(nil))
+	c.registerAndSchedule(job(1, asSystemJob, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Config = map[string]any{"run_for": "3h"} }))
+	want("no driver on one node", "none", "2")
+}
