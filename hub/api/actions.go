@@ -11,9 +11,11 @@ import (
 	"skerry/syncproto"
 )
 
-func (a *API) actionRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/actions", readObject(a, "jobs", needJob, a.jobActions))
-	a.mux.HandleFunc("GET /v1/job/{id}/action", a.runAction)
+func (a *API) actionEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/job/{id}/actions", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.jobActions)},
+		{"GET", "/v1/job/{id}/action", inRequestNamespace("alloc-exec"), a.runAction},
+	}
 }
 
 // jobActions answers with the actions of a job, in the order of its file.

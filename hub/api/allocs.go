@@ -11,12 +11,14 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) allocRoutes() {
-	a.mux.HandleFunc("GET /v1/allocations", a.readHandler(a.listAllocs))
-	a.mux.HandleFunc("GET /v1/allocation/{id}", readObject(a, "allocs", needAlloc, a.readAlloc))
-	a.handlePutAndPost("/v1/allocation/{id}/stop", a.writeHandler(a.stopAlloc))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/history", readObject(a, "allocs", needAlloc, a.allocHistory))
-	a.mux.HandleFunc("GET /v1/client/fs/logs/{id}", a.streamTaskLogs)
+func (a *API) allocEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/allocations", inRequestNamespace("read-job"), a.readHandler(a.listAllocs)},
+		{"GET", "/v1/allocation/{id}", inObjectNamespace("read-job"), readObject(a, "allocs", needAlloc, a.readAlloc)},
+		{writes, "/v1/allocation/{id}/stop", inObjectNamespace("alloc-lifecycle"), a.writeHandler(a.stopAlloc)},
+		{"GET", "/v1/allocation/{id}/history", inObjectNamespace("read-job"), readObject(a, "allocs", needAlloc, a.allocHistory)},
+		{"GET", "/v1/client/fs/logs/{id}", inObjectNamespace("read-logs", "read-fs"), a.streamTaskLogs},
+	}
 }
 
 // allocStub returns the list item of an allocation, without its resources.

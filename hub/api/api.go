@@ -154,6 +154,9 @@ type API struct {
 	cfg   Config
 	hosts []string // Config.Hosts as hostName has them
 	mux   *http.ServeMux
+	// endpoints are the declarations of all endpoints, and byRoute has what serves them by METHOD and path.
+	endpoints []endpoint
+	byRoute   map[string]http.HandlerFunc
 }
 
 // New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.
@@ -180,7 +183,9 @@ func New(cfg Config) (*API, error) {
 	for _, host := range cfg.Hosts {
 		a.hosts = append(a.hosts, hostName(host))
 	}
-	a.registerRoutes()
+	if err := a.serveEndpoints(a.declareEndpoints()); err != nil {
+		return nil, err
+	}
 	return a, nil
 }
 
@@ -200,38 +205,49 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mux.ServeHTTP(w, r)
 }
 
-// registerRoutes adds the handlers of all endpoints to the router.
-func (a *API) registerRoutes() {
-	a.jobRoutes()
-	a.nodeRoutes()
-	a.drainRoutes()
-	a.systemRoutes()
-	a.childRoutes()
-	a.stepRoutes()
-	a.allocRoutes()
-	a.allocClientRoutes()
-	a.actionRoutes()
-	a.evalRoutes()
-	a.deploymentRoutes()
-	a.clusterRoutes()
-	a.eventRoutes()
-	a.searchRoutes()
-	a.fileRoutes()
-	a.operatorRoutes()
-	a.schedulingRoutes()
-	a.serviceRoutes()
-	a.scalingRoutes()
-	a.namespaceRoutes()
-	a.volumeRoutes()
-	a.prefetchRoutes()
-	a.tokenRoutes()
-	a.mux.HandleFunc("GET /v1/metrics", a.serveMetrics)
-	a.mux.HandleFunc(catchAllPattern, a.serveUnrouted)
+// declareEndpoints returns the declarations of all endpoints.
+func (a *API) declareEndpoints() []endpoint {
+	all := []endpoint{{"GET", "/v1/metrics", public, a.serveMetrics}}
+	for _, some := range [][]endpoint{
+		a.jobEndpoints(),
+		a.nodeEndpoints(),
+		a.drainEndpoints(),
+		a.systemEndpoints(),
+		a.childEndpoints(),
+		a.stepEndpoints(),
+		a.allocEndpoints(),
+		a.allocClientEndpoints(),
+		a.actionEndpoints(),
+		a.evalEndpoints(),
+		a.deploymentEndpoints(),
+		a.clusterEndpoints(),
+		a.eventEndpoints(),
+		a.searchEndpoints(),
+		a.fileEndpoints(),
+		a.operatorEndpoints(),
+		a.schedulingEndpoints(),
+		a.serviceEndpoints(),
+		a.scalingEndpoints(),
+		a.namespaceEndpoints(),
+		a.volumeEndpoints(),
+		a.prefetchEndpoints(),
+		a.tokenEndpoints(),
+	} {
+		all = append(all, some...)
+	}
 	if a.cfg.Debug {
-		a.mux.HandleFunc("/debug/pprof/", a.onLoopback(pprof.Index))
-		a.mux.HandleFunc("/debug/pprof/profile", a.onLoopback(pprof.Profile))
-		a.mux.HandleFunc("/debug/pprof/symbol", a.onLoopback(pprof.Symbol))
-		a.mux.HandleFunc("/debug/pprof/trace", a.onLoopback(pprof.Trace))
+		all = append(all, a.profileEndpoints()...)
+	}
+	return all
+}
+
+// profileEndpoints serve this hub's profiles to clients on its machine.
+func (a *API) profileEndpoints() []endpoint {
+	return []endpoint{
+		{"", "/debug/pprof/", onAgents("write"), a.onLoopback(pprof.Index)},
+		{"", "/debug/pprof/profile", onAgents("write"), a.onLoopback(pprof.Profile)},
+		{"", "/debug/pprof/symbol", onAgents("write"), a.onLoopback(pprof.Symbol)},
+		{"", "/debug/pprof/trace", onAgents("write"), a.onLoopback(pprof.Trace)},
 	}
 }
 
@@ -244,10 +260,4 @@ func (a *API) onLoopback(h http.HandlerFunc) http.HandlerFunc {
 		}
 		h(w, r)
 	}
-}
-
-// handlePutAndPost registers a handler for PUT and POST, which mean the same here.
-func (a *API) handlePutAndPost(path string, h http.HandlerFunc) {
-	a.mux.HandleFunc("PUT "+path, h)
-	a.mux.HandleFunc("POST "+path, h)
 }

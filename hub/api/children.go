@@ -14,9 +14,11 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) childRoutes() {
-	a.handlePutAndPost("/v1/job/{id}/dispatch", writeBody(a, a.dispatchJob))
-	a.handlePutAndPost("/v1/job/{id}/periodic/force", a.writeHandler(a.forcePeriodic))
+func (a *API) childEndpoints() []endpoint {
+	return []endpoint{
+		{writes, "/v1/job/{id}/dispatch", inRequestNamespace("dispatch-job"), writeBody(a, a.dispatchJob)},
+		{writes, "/v1/job/{id}/periodic/force", inRequestNamespace("dispatch-job", "submit-job"), a.writeHandler(a.forcePeriodic)},
+	}
 }
 
 // namedJob waits until this hub has caught up with the leader, and returns the job that the request's path and

@@ -14,18 +14,20 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) clusterRoutes() {
-	a.mux.HandleFunc("GET /v1/status/leader", a.writeHandler(a.statusLeader))
-	a.mux.HandleFunc("GET /v1/status/peers", a.writeHandler(a.statusPeers))
-	a.mux.HandleFunc("GET /v1/agent/self", a.writeHandler(a.agentSelf))
-	a.mux.HandleFunc("GET /v1/agent/members", a.writeHandler(a.agentMembers))
-	a.mux.HandleFunc("GET /v1/agent/health", a.agentHealth)
-	a.mux.HandleFunc("GET /v1/agent/monitor", a.streamMonitor)
-	a.mux.HandleFunc("GET /v1/agent/servers", a.writeHandler(a.statusPeers)) // those that edges dial
-	a.mux.HandleFunc("GET /v1/agent/host", a.agentHost)
-	a.mux.HandleFunc("GET /v1/regions", a.writeHandler(a.listRegions))
-	a.mux.HandleFunc("GET /v1/fleet/status", a.readHandler(a.fleetStatus))
-	a.mux.HandleFunc("GET /v1/fleet/held", a.readHandler(a.listHeld))
+func (a *API) clusterEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/status/leader", public, a.writeHandler(a.statusLeader)},
+		{"GET", "/v1/status/peers", public, a.writeHandler(a.statusPeers)},
+		{"GET", "/v1/agent/self", onAgents("read"), a.writeHandler(a.agentSelf)},
+		{"GET", "/v1/agent/members", onNodes("read"), a.writeHandler(a.agentMembers)},
+		{"GET", "/v1/agent/health", public, a.agentHealth},
+		{"GET", "/v1/agent/monitor", onAgents("read"), a.streamMonitor},
+		{"GET", "/v1/agent/servers", onAgents("read"), a.writeHandler(a.statusPeers)}, // those that edges dial
+		{"GET", "/v1/agent/host", onAgents("read"), a.agentHost},
+		{"GET", "/v1/regions", public, a.writeHandler(a.listRegions)},
+		{"GET", "/v1/fleet/status", onNode("read"), a.readHandler(a.fleetStatus)},
+		{"GET", "/v1/fleet/held", inRequestNamespace("read-job"), a.readHandler(a.listHeld)},
+	}
 }
 
 // statusLeader answers with the QUIC address of the leader that this hub knows. Without a leader it is an error.

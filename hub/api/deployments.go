@@ -10,18 +10,20 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) deploymentRoutes() {
-	a.mux.HandleFunc("GET /v1/deployments", a.readHandler(a.listDeployments))
-	a.mux.HandleFunc("GET /v1/deployment/{id}", readObject(a, "deployments", needDeployment, a.readDeployment))
-	a.mux.HandleFunc("GET /v1/deployment/progress/{id}", readObject(a, "deployments", needDeployment, a.deploymentProgress))
-	a.mux.HandleFunc("GET /v1/deployment/allocations/{id}", a.readHandler(a.deploymentAllocs))
-	a.mux.HandleFunc("GET /v1/job/{id}/deployments", a.readHandler(a.jobDeployments))
-	a.mux.HandleFunc("GET /v1/job/{id}/deployment", a.readHandler(a.jobDeployment))
-	a.handlePutAndPost("/v1/deployment/promote/{id}", writeBody(a, a.promoteDeployment))
-	a.handlePutAndPost("/v1/deployment/pause/{id}", writeBody(a, a.pauseDeployment))
-	a.handlePutAndPost("/v1/deployment/fail/{id}", a.writeHandler(a.failDeployment))
-	a.handlePutAndPost("/v1/deployment/allocation-health/{id}", writeBody(a, a.setHealth))
-	a.handlePutAndPost("/v1/deployment/unblock/{id}", a.writeHandler(a.unblockDeployment))
+func (a *API) deploymentEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/deployments", inRequestNamespace("read-job"), a.readHandler(a.listDeployments)},
+		{"GET", "/v1/deployment/{id}", inObjectNamespace("read-job"), readObject(a, "deployments", needDeployment, a.readDeployment)},
+		{"GET", "/v1/deployment/progress/{id}", inObjectNamespace("read-job"), readObject(a, "deployments", needDeployment, a.deploymentProgress)},
+		{"GET", "/v1/deployment/allocations/{id}", inObjectNamespace("read-job"), a.readHandler(a.deploymentAllocs)},
+		{"GET", "/v1/job/{id}/deployments", inRequestNamespace("read-job"), a.readHandler(a.jobDeployments)},
+		{"GET", "/v1/job/{id}/deployment", inRequestNamespace("read-job"), a.readHandler(a.jobDeployment)},
+		{writes, "/v1/deployment/promote/{id}", inObjectNamespace("submit-job"), writeBody(a, a.promoteDeployment)},
+		{writes, "/v1/deployment/pause/{id}", inObjectNamespace("submit-job"), writeBody(a, a.pauseDeployment)},
+		{writes, "/v1/deployment/fail/{id}", inObjectNamespace("submit-job"), a.writeHandler(a.failDeployment)},
+		{writes, "/v1/deployment/allocation-health/{id}", inObjectNamespace("submit-job"), writeBody(a, a.setHealth)},
+		{writes, "/v1/deployment/unblock/{id}", inObjectNamespace("submit-job"), a.writeHandler(a.unblockDeployment)},
+	}
 }
 
 // listDeployments lists the deployments of a namespace from the oldest to the newest; with a prefix of the id, by

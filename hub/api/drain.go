@@ -9,11 +9,13 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) drainRoutes() {
-	a.handlePutAndPost("/v1/node/{id}/drain", writeBody(a, a.drainNode))
-	a.handlePutAndPost("/v1/node/{id}/eligibility", writeBody(a, a.nodeEligibility))
-	a.handlePutAndPost("/v1/node/{id}/purge", a.writeHandler(a.purgeNode))
-	a.handlePutAndPost("/v1/node/{id}/evaluate", a.writeHandler(a.evaluateNode))
+func (a *API) drainEndpoints() []endpoint {
+	return []endpoint{
+		{writes, "/v1/node/{id}/drain", onNode("write"), writeBody(a, a.drainNode)},
+		{writes, "/v1/node/{id}/eligibility", onNode("write"), writeBody(a, a.nodeEligibility)},
+		{writes, "/v1/node/{id}/purge", onNode("write"), a.writeHandler(a.purgeNode)},
+		{writes, "/v1/node/{id}/evaluate", onNode("write"), a.writeHandler(a.evaluateNode)},
+	}
 }
 
 // changeNode finds the node that a request names, in a state that has caught up with the leader, and commits the

@@ -9,11 +9,13 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) evalRoutes() {
-	a.mux.HandleFunc("GET /v1/evaluations", a.readHandler(a.listEvals))
-	a.mux.HandleFunc("GET /v1/evaluations/count", a.readHandler(a.countEvals))
-	a.mux.HandleFunc("GET /v1/evaluation/{id}", a.readHandler(a.readEval))
-	a.mux.HandleFunc("GET /v1/evaluation/{id}/allocations", a.readHandler(a.evalAllocs))
+func (a *API) evalEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/evaluations", inRequestNamespace("read-job"), a.readHandler(a.listEvals)},
+		{"GET", "/v1/evaluations/count", inRequestNamespace("read-job"), a.readHandler(a.countEvals)},
+		{"GET", "/v1/evaluation/{id}", inObjectNamespace("read-job"), a.readHandler(a.readEval)},
+		{"GET", "/v1/evaluation/{id}/allocations", inObjectNamespace("read-job"), a.readHandler(a.evalAllocs)},
+	}
 }
 
 // listEvals lists evaluations from the oldest to the newest (with a prefix of the id, by id). The parameters job and

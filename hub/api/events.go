@@ -13,8 +13,10 @@ import (
 // eventWriteTimeout is how long the write of one event line may take before the stream ends.
 const eventWriteTimeout = 30 * time.Second
 
-func (a *API) eventRoutes() {
-	a.mux.HandleFunc("GET /v1/event/stream", a.eventStream)
+func (a *API) eventEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/event/stream", filteredAnswer, a.eventStream},
+	}
 }
 
 // eventStream streams events as lines of JSON, one for each log entry that has wanted events, until the client

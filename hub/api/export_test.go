@@ -1,5 +1,28 @@
 package api
 
+import "strings"
+
+// Endpoint is the declaration of an endpoint.
+type Endpoint struct {
+	Methods  []string // none: all
+	Path     string
+	Requires string
+}
+
+// Endpoints lists the declarations of all endpoints.
+func (a *API) Endpoints() []Endpoint {
+	var all []Endpoint
+	for _, e := range a.endpoints {
+		all = append(all, Endpoint{strings.Fields(e.methods), e.path, e.requires.String()})
+	}
+	return all
+}
+
+// ServeUndeclared adds an endpoint that does not declare what it requires.
+func (a *API) ServeUndeclared() error {
+	return a.serveEndpoints([]endpoint{{"GET", "/v1/undeclared", requirement{}, a.serveMetrics}})
+}
+
 // These functions are tested by themselves.
 var (
 	ExecFrames   = execFrames

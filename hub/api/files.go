@@ -14,12 +14,14 @@ import (
 // maxListing is the largest answer of an edge to a list or stat request, in bytes.
 const maxListing = 8 << 20
 
-func (a *API) fileRoutes() {
-	a.mux.HandleFunc("GET /v1/client/fs/ls/{id}", a.fileList)
-	a.mux.HandleFunc("GET /v1/client/fs/stat/{id}", a.fileStat)
-	a.mux.HandleFunc("GET /v1/client/fs/cat/{id}", a.fileRead)
-	a.mux.HandleFunc("GET /v1/client/fs/readat/{id}", a.fileReadAt)
-	a.mux.HandleFunc("GET /v1/client/fs/stream/{id}", a.fileStream)
+func (a *API) fileEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/client/fs/ls/{id}", inObjectNamespace("read-fs"), a.fileList},
+		{"GET", "/v1/client/fs/stat/{id}", inObjectNamespace("read-fs"), a.fileStat},
+		{"GET", "/v1/client/fs/cat/{id}", inObjectNamespace("read-fs"), a.fileRead},
+		{"GET", "/v1/client/fs/readat/{id}", inObjectNamespace("read-fs"), a.fileReadAt},
+		{"GET", "/v1/client/fs/stream/{id}", inObjectNamespace("read-fs"), a.fileStream},
+	}
 }
 
 // askFile sends a request about a path of an allocation to its edge and returns the answer as a stream, and the

@@ -9,23 +9,25 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) jobRoutes() {
-	a.mux.HandleFunc("GET /v1/jobs", a.readHandler(a.listJobs))
-	a.handlePutAndPost("/v1/jobs", writeBody(a, a.registerJob))
-	a.mux.HandleFunc("GET /v1/jobs/statuses", a.jobStatuses)
-	a.handlePutAndPost("/v1/jobs/statuses", a.jobStatuses)
-	a.handlePutAndPost("/v1/jobs/parse", writeBody(a, a.parseJob))
-	a.handlePutAndPost("/v1/validate/job", writeBody(a, a.validateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}", readObject(a, "jobs", needJob, a.readJob))
-	a.handlePutAndPost("/v1/job/{id}", writeBody(a, a.registerJob))
-	a.mux.HandleFunc("DELETE /v1/job/{id}", a.writeHandler(a.deregisterJob))
-	a.mux.HandleFunc("GET /v1/job/{id}/allocations", a.readHandler(a.jobAllocs))
-	a.mux.HandleFunc("GET /v1/job/{id}/evaluations", a.readHandler(a.jobEvals))
-	a.mux.HandleFunc("GET /v1/job/{id}/summary", readObject(a, "jobs", needJob, a.jobSummary))
-	a.mux.HandleFunc("GET /v1/job/{id}/versions", readObject(a, "jobs", needJob, a.jobVersions))
-	a.handlePutAndPost("/v1/job/{id}/plan", writeBody(a, a.planJob))
-	a.handlePutAndPost("/v1/job/{id}/revert", writeBody(a, a.revertJob))
-	a.handlePutAndPost("/v1/job/{id}/stable", writeBody(a, a.markStable))
+func (a *API) jobEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/jobs", inRequestNamespace("list-jobs"), a.readHandler(a.listJobs)},
+		{writes, "/v1/jobs", inObjectNamespace("submit-job"), writeBody(a, a.registerJob)},
+		{"GET", "/v1/jobs/statuses", inObjectNamespace("read-job"), a.jobStatuses},
+		{writes, "/v1/jobs/statuses", inObjectNamespace("read-job"), a.jobStatuses},
+		{writes, "/v1/jobs/parse", inRequestNamespace("parse-job", "submit-job"), writeBody(a, a.parseJob)},
+		{writes, "/v1/validate/job", inObjectNamespace("read-job"), writeBody(a, a.validateJob)},
+		{"GET", "/v1/job/{id}", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.readJob)},
+		{writes, "/v1/job/{id}", inObjectNamespace("submit-job"), writeBody(a, a.registerJob)},
+		{"DELETE", "/v1/job/{id}", inRequestNamespace("submit-job"), a.writeHandler(a.deregisterJob)},
+		{"GET", "/v1/job/{id}/allocations", inRequestNamespace("read-job"), a.readHandler(a.jobAllocs)},
+		{"GET", "/v1/job/{id}/evaluations", inRequestNamespace("read-job"), a.readHandler(a.jobEvals)},
+		{"GET", "/v1/job/{id}/summary", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.jobSummary)},
+		{"GET", "/v1/job/{id}/versions", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.jobVersions)},
+		{writes, "/v1/job/{id}/plan", inObjectNamespace("submit-job"), writeBody(a, a.planJob)},
+		{writes, "/v1/job/{id}/revert", inRequestNamespace("submit-job"), writeBody(a, a.revertJob)},
+		{writes, "/v1/job/{id}/stable", inRequestNamespace("submit-job"), writeBody(a, a.markStable)},
+	}
 }
 
 // listJobs lists the jobs of a namespace by namespace and id, each with its summary.

@@ -13,13 +13,15 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) stepRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/scale", readObject(a, "jobs", needJob, a.scaleStatus))
-	a.handlePutAndPost("/v1/job/{id}/scale", writeBody(a, a.scaleJob))
-	a.handlePutAndPost("/v1/job/{id}/evaluate", writeOptionalBody(a, a.evaluateJob))
-	a.mux.HandleFunc("GET /v1/job/{id}/submission", readObject(a, "jobs", needJob, a.readSubmission))
-	a.handlePutAndPost("/v1/job/{id}/versions/{tag}/tag", writeBody(a, a.tagVersion))
-	a.mux.HandleFunc("DELETE /v1/job/{id}/versions/{tag}/tag", a.writeHandler(a.untagVersion))
+func (a *API) stepEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/job/{id}/scale", inRequestNamespace("read-job", "read-job-scaling"), readObject(a, "jobs", needJob, a.scaleStatus)},
+		{writes, "/v1/job/{id}/scale", inRequestNamespace("scale-job", "submit-job"), writeBody(a, a.scaleJob)},
+		{writes, "/v1/job/{id}/evaluate", inRequestNamespace("read-job"), writeOptionalBody(a, a.evaluateJob)},
+		{"GET", "/v1/job/{id}/submission", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.readSubmission)},
+		{writes, "/v1/job/{id}/versions/{tag}/tag", inRequestNamespace("submit-job"), writeBody(a, a.tagVersion)},
+		{"DELETE", "/v1/job/{id}/versions/{tag}/tag", inRequestNamespace("submit-job"), a.writeHandler(a.untagVersion)},
+	}
 }
 
 // validateScale returns an error if a request to scale the job id is invalid.

@@ -11,13 +11,15 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) namespaceRoutes() {
-	a.mux.HandleFunc("GET /v1/namespaces", a.readHandler(a.listNamespaces))
-	a.mux.HandleFunc("GET /v1/namespace/{name}", readObject(a, "namespaces", needNamespace, a.readNamespace))
-	a.mux.HandleFunc("DELETE /v1/namespace/{name}", a.writeHandler(a.deleteNamespace))
-	a.handlePutAndPost("/v1/namespaces", writeBody(a, a.storeNamespace))
-	a.handlePutAndPost("/v1/namespace", writeBody(a, a.storeNamespace))
-	a.handlePutAndPost("/v1/namespace/{name}", writeBody(a, a.storeNamespace))
+func (a *API) namespaceEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/namespaces", filteredAnswer, a.readHandler(a.listNamespaces)},
+		{"GET", "/v1/namespace/{name}", filteredAnswer, readObject(a, "namespaces", needNamespace, a.readNamespace)},
+		{"DELETE", "/v1/namespace/{name}", managementOnly, a.writeHandler(a.deleteNamespace)},
+		{writes, "/v1/namespaces", managementOnly, writeBody(a, a.storeNamespace)},
+		{writes, "/v1/namespace", managementOnly, writeBody(a, a.storeNamespace)},
+		{writes, "/v1/namespace/{name}", managementOnly, writeBody(a, a.storeNamespace)},
+	}
 }
 
 // listNamespaces lists the namespaces by name.

@@ -10,38 +10,22 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) nodeRoutes() {
-	a.mux.HandleFunc("GET /v1/nodes", a.readHandler(a.listNodes))
-	a.mux.HandleFunc("GET /v1/node/{id}", readObject(a, "nodes", needNode, a.readNode))
-	a.mux.HandleFunc("GET /v1/node/{id}/{what}", a.ofNode(map[string]http.HandlerFunc{
-		"allocations": a.readHandler(a.nodeAllocs), "history": readObject(a, "nodes", needNode, a.nodeHistory),
-	}))
-	a.mux.HandleFunc("GET /v1/node/pools", a.readHandler(a.listPools))
-	a.handlePutAndPost("/v1/node/pools", writeBody(a, a.storePool))
-	a.mux.HandleFunc("GET /v1/node/revocations", a.readHandler(a.listRevocations))
-	a.handlePutAndPost("/v1/node/{id}/revoke", writeOptionalBody(a, a.revokeNode))
-	a.handlePutAndPost("/v1/node/{id}/readmit", a.writeHandler(a.readmitNode))
-	a.mux.HandleFunc("DELETE /v1/node/pool/{name}", a.writeHandler(a.deletePool))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/nodes", readObject(a, "pools", needPool, a.poolNodes))
-	a.mux.HandleFunc("GET /v1/node/pool/{name}/jobs", readObject(a, "pools", needPool, a.poolJobs))
-}
-
-// ofNode serves /v1/node/{id}/{what} with the handler of parts for what, and /v1/node/pool/{name}, which the router
-// cannot tell from it.
-func (a *API) ofNode(parts map[string]http.HandlerFunc) http.HandlerFunc {
-	pool := readObject(a, "pools", needPool, a.readPool)
-	return func(w http.ResponseWriter, r *http.Request) {
-		what := r.PathValue("what")
-		if r.PathValue("id") == "pool" {
-			r.SetPathValue("name", what)
-			pool(w, r)
-			return
-		}
-		if part, ok := parts[what]; ok {
-			part(w, r)
-			return
-		}
-		a.serveUnrouted(w, r)
+func (a *API) nodeEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/nodes", onNode("read"), a.readHandler(a.listNodes)},
+		{"GET", "/v1/node/{id}", onNode("read"), readObject(a, "nodes", needNode, a.readNode)},
+		{"GET", "/v1/node/{id}/allocations", onNode("read"), a.readHandler(a.nodeAllocs)},
+		{"GET", "/v1/node/{id}/history", onNode("read"), readObject(a, "nodes", needNode, a.nodeHistory)},
+		{"GET", "/v1/node/pools", onPool("read"), a.readHandler(a.listPools)},
+		{writes, "/v1/node/pools", onPool("write"), writeBody(a, a.storePool)},
+		{"GET", "/v1/node/revocations", onOperator("read"), a.readHandler(a.listRevocations)},
+		{writes, "/v1/node/{id}/revoke", onOperator("write"), writeOptionalBody(a, a.revokeNode)},
+		{writes, "/v1/node/{id}/readmit", onOperator("write"), a.writeHandler(a.readmitNode)},
+		{"GET", "/v1/node/pool/{name}", onPool("read"), readObject(a, "pools", needPool, a.readPool)},
+		{writes, "/v1/node/pool/{name}", onPool("write"), writeBody(a, a.storePool)},
+		{"DELETE", "/v1/node/pool/{name}", onPool("delete"), a.writeHandler(a.deletePool)},
+		{"GET", "/v1/node/pool/{name}/nodes", onPool("read"), readObject(a, "pools", needPool, a.poolNodes)},
+		{"GET", "/v1/node/pool/{name}/jobs", onPool("read"), readObject(a, "pools", needPool, a.poolJobs)},
 	}
 }
 

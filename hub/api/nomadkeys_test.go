@@ -167,7 +167,6 @@ var unwalked = map[string]string{
 	"GET /v1/client/fs/readat/{id}":            "the bytes of a file",
 	"GET /v1/operator/snapshot":                "the bytes of a snapshot",
 	"PUT /v1/operator/snapshot":                "no answer",
-	"GET /v1/node/{id}/{what}":                 "several endpoints, which are here one by one",
 	"GET /v1/client/allocation/{id}/exec":      "a websocket, see exec_test.go",
 	"GET /v1/job/{id}/action":                  "a websocket, see actions_test.go",
 	"DELETE /v1/service/{name}/{registration}": "refused, see docs/compatibility.md",

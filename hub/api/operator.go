@@ -10,15 +10,17 @@ import (
 	"skerry/fleet"
 )
 
-func (a *API) operatorRoutes() {
-	a.mux.HandleFunc("GET /v1/operator/raft/configuration", a.writeHandler(a.raftConfiguration))
-	a.mux.HandleFunc("DELETE /v1/operator/raft/peer", a.writeHandler(a.removePeer))
-	a.handlePutAndPost("/v1/operator/raft/transfer-leadership", a.writeHandler(a.transferLead))
-	a.mux.HandleFunc("GET /v1/operator/autopilot/health", a.autopilotHealth)
-	a.mux.HandleFunc("GET /v1/operator/autopilot/configuration", a.writeHandler(a.autopilotConfiguration))
-	a.handlePutAndPost("/v1/operator/autopilot/configuration", a.writeHandler(a.storeAutopilot))
-	a.mux.HandleFunc("GET /v1/operator/snapshot", a.saveSnapshot)
-	a.handlePutAndPost("/v1/operator/snapshot", a.writeHandler(a.restoreSnapshot))
+func (a *API) operatorEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/operator/raft/configuration", onOperator("read"), a.writeHandler(a.raftConfiguration)},
+		{"DELETE", "/v1/operator/raft/peer", onOperator("write"), a.writeHandler(a.removePeer)},
+		{writes, "/v1/operator/raft/transfer-leadership", onOperator("write"), a.writeHandler(a.transferLead)},
+		{"GET", "/v1/operator/autopilot/health", onOperator("read"), a.autopilotHealth},
+		{"GET", "/v1/operator/autopilot/configuration", onOperator("read"), a.writeHandler(a.autopilotConfiguration)},
+		{writes, "/v1/operator/autopilot/configuration", onOperator("write"), a.writeHandler(a.storeAutopilot)},
+		{"GET", "/v1/operator/snapshot", managementOnly, a.saveSnapshot},
+		{writes, "/v1/operator/snapshot", managementOnly, a.writeHandler(a.restoreSnapshot)},
+	}
 }
 
 // Standing is a hub's Raft term and the index of its last log entry.

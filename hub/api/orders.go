@@ -9,17 +9,19 @@ import (
 	"skerry/syncproto"
 )
 
-func (a *API) allocClientRoutes() {
-	a.handlePutAndPost("/v1/client/allocation/{id}/restart", writeOptionalBody(a, a.restartAlloc))
-	a.handlePutAndPost("/v1/client/allocation/{id}/signal", writeBody(a, a.signalAlloc))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/exec", a.execInTask)
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/checks", a.writeHandler(a.allocChecks))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/stats", a.writeHandler(a.allocUsage))
-	a.mux.HandleFunc("GET /v1/client/stats", a.writeHandler(a.nodeUsage))
-	a.mux.HandleFunc("GET /v1/client/gc", a.writeHandler(a.collectNode)) // by GET, as Nomad's clients ask for it
-	a.handlePutAndPost("/v1/client/gc", a.writeHandler(a.collectNode))
-	a.mux.HandleFunc("GET /v1/client/allocation/{id}/gc", a.writeHandler(a.collectAlloc))
-	a.handlePutAndPost("/v1/client/allocation/{id}/gc", a.writeHandler(a.collectAlloc))
+func (a *API) allocClientEndpoints() []endpoint {
+	return []endpoint{
+		{writes, "/v1/client/allocation/{id}/restart", inObjectNamespace("alloc-lifecycle"), writeOptionalBody(a, a.restartAlloc)},
+		{writes, "/v1/client/allocation/{id}/signal", inObjectNamespace("alloc-lifecycle"), writeBody(a, a.signalAlloc)},
+		{"GET", "/v1/client/allocation/{id}/exec", inObjectNamespace("alloc-exec"), a.execInTask},
+		{"GET", "/v1/client/allocation/{id}/checks", inObjectNamespace("read-job"), a.writeHandler(a.allocChecks)},
+		{"GET", "/v1/client/allocation/{id}/stats", inObjectNamespace("read-job"), a.writeHandler(a.allocUsage)},
+		{"GET", "/v1/client/stats", onNode("read"), a.writeHandler(a.nodeUsage)},
+		{"GET", "/v1/client/gc", onNode("write"), a.writeHandler(a.collectNode)}, // by GET, as Nomad's clients ask for it
+		{writes, "/v1/client/gc", onNode("write"), a.writeHandler(a.collectNode)},
+		{"GET", "/v1/client/allocation/{id}/gc", inObjectNamespace("submit-job"), a.writeHandler(a.collectAlloc)},
+		{writes, "/v1/client/allocation/{id}/gc", inObjectNamespace("submit-job"), a.writeHandler(a.collectAlloc)},
+	}
 }
 
 // killSignal is the signal that is sent if the request names none.

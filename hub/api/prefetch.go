@@ -10,10 +10,12 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) prefetchRoutes() {
-	a.mux.HandleFunc("GET /v1/job/{id}/prefetch", a.readHandler(a.listPrefetches))
-	a.handlePutAndPost("/v1/job/{id}/prefetch", writeOptionalBody(a, a.prefetchJob))
-	a.mux.HandleFunc("DELETE /v1/job/{id}/prefetch", a.writeHandler(a.endPrefetches))
+func (a *API) prefetchEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/job/{id}/prefetch", inRequestNamespace("read-job"), a.readHandler(a.listPrefetches)},
+		{writes, "/v1/job/{id}/prefetch", inRequestNamespace("submit-job"), writeOptionalBody(a, a.prefetchJob)},
+		{"DELETE", "/v1/job/{id}/prefetch", inRequestNamespace("submit-job"), a.writeHandler(a.endPrefetches)},
+	}
 }
 
 // listPrefetches lists the prefetches of a job, by id.

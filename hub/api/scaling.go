@@ -9,9 +9,11 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) scalingRoutes() {
-	a.mux.HandleFunc("GET /v1/scaling/policies", a.readHandler(a.listScaling))
-	a.mux.HandleFunc("GET /v1/scaling/policy/{id}", a.readHandler(a.readScaling))
+func (a *API) scalingEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/scaling/policies", inRequestNamespace("list-scaling-policies", "read-job"), a.readHandler(a.listScaling)},
+		{"GET", "/v1/scaling/policy/{id}", inRequestNamespace("read-scaling-policy", "read-job"), a.readHandler(a.readScaling)},
+	}
 }
 
 // listScaling lists the scaling policies of a namespace by id. The parameters job and type narrow the list.

@@ -9,9 +9,11 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) schedulingRoutes() {
-	a.mux.HandleFunc("GET /v1/operator/scheduler/configuration", a.readHandler(a.readScheduling))
-	a.handlePutAndPost("/v1/operator/scheduler/configuration", a.writeHandler(a.storeScheduling))
+func (a *API) schedulingEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/operator/scheduler/configuration", onOperator("read"), a.readHandler(a.readScheduling)},
+		{writes, "/v1/operator/scheduler/configuration", onOperator("write"), a.writeHandler(a.storeScheduling)},
+	}
 }
 
 // readScheduling answers with the scheduler configuration.

@@ -43,9 +43,11 @@ var insideJobs = []string{"groups", "services", "tasks", "images", "commands", "
 // later are contexts of Nomad that Skerry does not have: a search there finds nothing.
 var later = []string{"quotas", "recommendations", "scaling_policy", "plugins", "vars", "volumes", "host_volumes"}
 
-func (a *API) searchRoutes() {
-	a.handlePutAndPost("/v1/search", a.searchHandler(a.searchPrefix))
-	a.handlePutAndPost("/v1/search/fuzzy", a.searchHandler(a.searchFuzzy))
+func (a *API) searchEndpoints() []endpoint {
+	return []endpoint{
+		{writes, "/v1/search", filteredAnswer, a.searchHandler(a.searchPrefix)},
+		{writes, "/v1/search/fuzzy", filteredAnswer, a.searchHandler(a.searchFuzzy)},
+	}
 }
 
 // searchHandler serves f as a read whose parameters are in the body. Blocking queries call f several times with one

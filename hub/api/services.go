@@ -16,12 +16,14 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) serviceRoutes() {
-	a.mux.HandleFunc("GET /v1/services", a.readHandler(a.listServices))
-	a.mux.HandleFunc("GET /v1/service/{name}", a.readHandler(a.readService))
-	a.mux.HandleFunc("DELETE /v1/service/{name}/{registration}", a.writeHandler(a.deleteService))
-	a.mux.HandleFunc("GET /v1/job/{id}/services", a.readHandler(a.jobServices))
-	a.mux.HandleFunc("GET /v1/allocation/{id}/services", readObject(a, "allocs", needAlloc, a.allocServices))
+func (a *API) serviceEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/services", inRequestNamespace("read-job"), a.readHandler(a.listServices)},
+		{"GET", "/v1/service/{name}", inRequestNamespace("read-job"), a.readHandler(a.readService)},
+		{"DELETE", "/v1/service/{name}/{registration}", inRequestNamespace("submit-job"), a.writeHandler(a.deleteService)},
+		{"GET", "/v1/job/{id}/services", inRequestNamespace("read-job"), a.readHandler(a.jobServices)},
+		{"GET", "/v1/allocation/{id}/services", inObjectNamespace("read-job"), readObject(a, "allocs", needAlloc, a.allocServices)},
+	}
 }
 
 // visibleServices iterates over the service registrations of a job, or of the namespace for "". Unreachable ones are

@@ -6,9 +6,11 @@ import (
 	"skerry/fleet"
 )
 
-func (a *API) systemRoutes() {
-	a.handlePutAndPost("/v1/system/gc", a.writeHandler(a.collectGarbage))
-	a.handlePutAndPost("/v1/system/reconcile/summaries", a.writeHandler(a.reconcileSummaries))
+func (a *API) systemEndpoints() []endpoint {
+	return []endpoint{
+		{writes, "/v1/system/gc", managementOnly, a.writeHandler(a.collectGarbage)},
+		{writes, "/v1/system/reconcile/summaries", managementOnly, a.writeHandler(a.reconcileSummaries)},
+	}
 }
 
 // collectGarbage removes all ended objects from the state now, whatever their age.

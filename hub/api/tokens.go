@@ -12,11 +12,13 @@ import (
 	"skerry/syncproto/identity"
 )
 
-func (a *API) tokenRoutes() {
-	a.mux.HandleFunc("GET /v1/join/tokens", a.readHandler(a.listTokens))
-	a.handlePutAndPost("/v1/join/tokens", writeBody(a, a.createToken))
-	a.mux.HandleFunc("GET /v1/join/token/{id}", readObject(a, "tokens", needToken, a.readToken))
-	a.mux.HandleFunc("DELETE /v1/join/token/{id}", a.writeHandler(a.revokeToken))
+func (a *API) tokenEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/join/tokens", onOperator("read"), a.readHandler(a.listTokens)},
+		{writes, "/v1/join/tokens", onOperator("write"), writeBody(a, a.createToken)},
+		{"GET", "/v1/join/token/{id}", onOperator("read"), readObject(a, "tokens", needToken, a.readToken)},
+		{"DELETE", "/v1/join/token/{id}", onOperator("write"), a.writeHandler(a.revokeToken)},
+	}
 }
 
 // Bounds of a join token.

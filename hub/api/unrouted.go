@@ -16,7 +16,7 @@ const catchAllPattern = "/"
 func (a *API) serveUnrouted(w http.ResponseWriter, r *http.Request) {
 	if name, ok := storedPool(r); ok {
 		r.SetPathValue("name", name)
-		writeBody(a, a.storePool)(w, r)
+		a.byRoute[r.Method+" /v1/node/pool/{name}"](w, r)
 		return
 	}
 	if methods := a.allowedMethods(r); len(methods) > 0 {

@@ -14,16 +14,21 @@ import (
 	"skerry/hub/state"
 )
 
-func (a *API) volumeRoutes() {
-	a.mux.HandleFunc("GET /v1/volumes", a.readHandler(a.listVolumes))
-	a.mux.HandleFunc("GET /v1/volume/host/{id}", readObject(a, "volumes", needVolume, a.readVolume))
-	a.mux.HandleFunc("DELETE /v1/volume/host/{id}", a.writeHandler(a.deleteVolume))
-	a.handlePutAndPost("/v1/volume/host/create", writeBody(a, a.createVolume))
-	a.handlePutAndPost("/v1/volume/host/register", writeBody(a, a.registerVolume))
-	a.mux.HandleFunc("/v1/volume/csi/", func(w http.ResponseWriter, r *http.Request) {
-		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "%s %s: CSI is not supported", r.Method, r.URL.Path).
-			WithHint("use a dynamic host volume: skerry volume create"))
-	})
+func (a *API) volumeEndpoints() []endpoint {
+	return []endpoint{
+		{"GET", "/v1/volumes", inRequestNamespace("host-volume-read"), a.readHandler(a.listVolumes)},
+		{"GET", "/v1/volume/host/{id}", inRequestNamespace("host-volume-read"), readObject(a, "volumes", needVolume, a.readVolume)},
+		{"DELETE", "/v1/volume/host/{id}", inRequestNamespace("host-volume-delete"), a.writeHandler(a.deleteVolume)},
+		{writes, "/v1/volume/host/create", inObjectNamespace("host-volume-create"), writeBody(a, a.createVolume)},
+		{writes, "/v1/volume/host/register", inObjectNamespace("host-volume-register"), writeBody(a, a.registerVolume)},
+		{"", "/v1/volume/csi/", public, a.refuseCSI},
+	}
+}
+
+// refuseCSI answers every request about a CSI volume or plugin: there are none.
+func (a *API) refuseCSI(w http.ResponseWriter, r *http.Request) {
+	a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "%s %s: CSI is not supported", r.Method, r.URL.Path).
+		WithHint("use a dynamic host volume: skerry volume create"))
 }
 
 // volumeState returns the state of a volume. That of a ready volume depends on its node.
