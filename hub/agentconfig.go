@@ -18,12 +18,14 @@ func (h *Hub) agentConfig() map[string]any {
 		"Version":        map[string]any{"Version": release, "VersionPrerelease": prerelease, "VersionMetadata": "", "Revision": ""},
 		"BindAddr":       h.cfg.Bind,
 		"AdvertiseAddrs": addrs, "Addresses": addrs,
-		"Ports":     map[string]any{"HTTP": portOf(h.addr.HTTP), "RPC": portOf(h.addr.QUIC), "Serf": portOf(h.addr.Gossip)},
-		"Server":    map[string]any{"Enabled": true},
-		"Client":    map[string]any{"Enabled": false},
-		"ACL":       map[string]any{"Enabled": false},
-		"TLSConfig": map[string]any{"EnableHTTP": false, "EnableRPC": true},
-		"QUICAddr":  h.addr.QUIC, "HTTPAddr": h.addr.HTTP, "GossipAddr": h.addr.Gossip,
+		"Ports":  map[string]any{"HTTP": portOf(h.addr.HTTP), "RPC": portOf(h.addr.QUIC), "Serf": portOf(h.addr.Gossip)},
+		"Server": map[string]any{"Enabled": true},
+		"Client": map[string]any{"Enabled": false},
+		"ACL":    map[string]any{"Enabled": false},
+		"TLSConfig": map[string]any{
+			"EnableHTTP": h.https != nil, "EnableRPC": true, "VerifyHTTPSClient": h.cfg.HTTPTLSClientCA != "",
+		},
+		"QUICAddr": h.addr.QUIC, "HTTPAddr": h.addr.HTTP, "GossipAddr": h.addr.Gossip,
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/api"
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
@@ -55,9 +54,16 @@ type Config struct {
 	QUICPort   int
 	GossipPort int
 	// HTTPBind is the address of the HTTP API; "": Bind. The API has no access control: other addresses than
-	// loopback are refused unless HTTPInsecure is set.
+	// loopback are refused unless HTTPTLSClientCA or HTTPInsecure is set.
 	HTTPBind     string
 	HTTPInsecure bool
+	// HTTPTLS serves HTTPS with a certificate of the cluster's CA, which the hub renews. HTTPTLSCert and HTTPTLSKey
+	// are files (PEM) with a certificate to use instead, and HTTPTLSClientCA is one with the authorities of clients'
+	// certificates: clients without one are refused. The files are read again when they change.
+	HTTPTLS         bool
+	HTTPTLSCert     string
+	HTTPTLSKey      string
+	HTTPTLSClientCA string
 	// HTTPHosts are the host names and addresses that HTTP requests may name, besides loopback and the hub's own
 	// addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string
@@ -196,19 +202,7 @@ func (c Config) findErrors() (errs []error) {
 	if _, err := netip.ParseAddr(c.Bind); err != nil {
 		invalid("bind address %q: not an IP address", c.Bind)
 	}
-	if bind, err := netip.ParseAddr(c.HTTPBind); err != nil {
-		invalid("HTTP bind address %q: not an IP address", c.HTTPBind)
-	} else if !bind.IsLoopback() && !c.HTTPInsecure {
-		errs = append(errs, fleet.Errorf(fleet.CodeForbidden,
-			"refuse to serve HTTP without access control on %s", c.HTTPBind).
-			WithHint("serve it on loopback with --http-bind 127.0.0.1, or say that the network is trusted with --http-insecure"))
-	}
-	for _, host := range c.HTTPHosts {
-		if !api.ValidHostName(host) {
-			errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "HTTP host %q: not a host name or an IP address", host).
-				WithHint("give the name alone, without a scheme and without a port"))
-		}
-	}
+	errs = append(errs, c.findHTTPErrors()...)
 	if c.Advertise != "" {
 		if a, err := netip.ParseAddr(c.Advertise); err != nil || a.IsUnspecified() {
 			invalid("advertise address %q: not an IP address that others can reach", c.Advertise)

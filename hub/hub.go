@@ -20,6 +20,7 @@ import (
 	"skerry/hub/consensus"
 	"skerry/hub/drainer"
 	"skerry/hub/gateway"
+	"skerry/hub/httpserver"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
 	"skerry/hub/periodic"
@@ -46,7 +47,8 @@ type Hub struct {
 	own      *pki.OwnCertificate // creds.Identity with its renewals
 	endpoint *transport.Endpoint
 	listener net.Listener
-	addr     state.HubAddr // where others reach this hub
+	https    *httpserver.TLS // nil: HTTP is served in clear
+	addr     state.HubAddr   // where others reach this hub
 	raftPool *rpc.Pool
 	hubPool  *rpc.Pool
 
@@ -90,7 +92,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	// Calls that wait for another hub end at once, not with their timeouts.
 	defer context.AfterFunc(ctx, h.closePools)()
-	for name, run := range map[string]func(context.Context) error{
+	runs := map[string]func(context.Context) error{
 		"consensus": h.node.Run,
 		"members":   h.members.Run,
 		"gateway":   h.gateway.Run,
@@ -102,7 +104,11 @@ func (h *Hub) Run(ctx context.Context) error {
 		"bootstrap": h.bootstrap.Run,
 		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.Ready()}.Run,
 		"streams":   h.serveStreams,
-	} {
+	}
+	if h.https != nil {
+		runs["certificate"] = h.https.Run
+	}
+	for name, run := range runs {
 		group.Go(func() error {
 			if err := run(ctx); err != nil {
 				return fmt.Errorf("run %s: %w", name, err)

@@ -26,6 +26,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 var (
 	descCertEnd    = desc("certificate_end_seconds", "End of this hub's own certificate, in seconds since 1970.")
+	descHTTPEnd    = desc("http_certificate_end_seconds", "End of the certificate of this hub's HTTP API, in seconds since 1970 (with HTTPS only).")
 	descLeader     = desc("raft_leader", "1 if this hub leads the cluster, else 0.")
 	descTerm       = desc("raft_term", "Raft term that this hub is in.")
 	descApplied    = desc("raft_applied_index", "Newest log entry that this hub has applied.")
@@ -67,6 +68,9 @@ func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v), labels...)
 	}
 	gauge(descCertEnd, float64(r.h.own.Identity().Cert.NotAfter.Unix()))
+	if r.h.https != nil {
+		gauge(descHTTPEnd, float64(r.h.https.End().Unix()))
+	}
 	r.collectRaft(gauge, counter)
 	edges := r.h.gateway.Stats()
 	gauge(descSessions, float64(edges.Open))

@@ -3,6 +3,7 @@ package hub
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -59,7 +60,7 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.listenHTTP(); err != nil {
+	if err := errors.Join(h.openTLS(), h.listenHTTP()); err != nil {
 		return err
 	}
 	h.store = state.New()
@@ -81,7 +82,9 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 		return err
 	}
 	h.creds = creds
-	h.own = pki.NewOwnCertificate(h.dir.File(pki.Folder), creds.Identity, cfg.Now, h.log)
+	h.own = pki.NewOwnCertificate(pki.OwnConfig{
+		Dir: h.dir.File(pki.Folder), Identity: creds.Identity, Now: cfg.Now, Log: h.log, HTTPNames: h.httpNames(),
+	})
 	give := pki.ServerTLS(h.own.Identity, cfg.Now)
 	serverTLS.Store(&give)
 	return h.openComponents()
@@ -381,10 +384,14 @@ func (h *Hub) stateRegistry() pki.StateRegistry {
 
 // openAPI creates the HTTP API over the other components.
 func (h *Hub) openAPI() error {
+	certified, needsCertificate := func(string) bool { return false }, false
+	if h.https != nil {
+		certified, needsCertificate = h.https.IsFor, h.https.NeedsClientCertificate()
+	}
 	var err error
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store),
-		Hosts:   append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...),
+		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err

@@ -52,6 +52,10 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		"a bind that is no IP":       {func(c *hub.Config) { c.Bind = "localhost" }, fleet.CodeInvalid, "localhost"},
 		"HTTP for everybody":         {func(c *hub.Config) { c.Bind = "0.0.0.0" }, fleet.CodeForbidden, "--http-insecure"},
 		"HTTP on another address":    {func(c *hub.Config) { c.HTTPBind = "192.0.2.1" }, fleet.CodeForbidden, "192.0.2.1"},
+		"HTTPS for everybody":        {func(c *hub.Config) { c.HTTPBind, c.HTTPTLS = "192.0.2.1", true }, fleet.CodeForbidden, "--http-tls-client-ca"},
+		"a certificate without key":  {func(c *hub.Config) { c.HTTPTLSCert = "hub.pem" }, fleet.CodeInvalid, "--http-tls-key"},
+		"clients' CA without HTTPS":  {func(c *hub.Config) { c.HTTPTLSClientCA = "ca.pem" }, fleet.CodeInvalid, "--http-tls"},
+		"a certificate that is none": {func(c *hub.Config) { c.HTTPTLSCert, c.HTTPTLSKey = "/none.pem", "/none-key.pem" }, fleet.CodeInvalid, "read the HTTPS certificate"},
 		"advertising all of them":    {func(c *hub.Config) { c.Advertise = "0.0.0.0" }, fleet.CodeInvalid, "0.0.0.0"},
 		"neither bootstrap nor join": {func(c *hub.Config) { c.Bootstrap = false }, fleet.CodeInvalid, "--bootstrap"},
 	} {

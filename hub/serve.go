@@ -68,7 +68,7 @@ func (h *Hub) serveStreams(ctx context.Context) error {
 // serveHTTP serves the API until ctx ends. Then requests have httpDrain to finish.
 func (h *Hub) serveHTTP(ctx context.Context) error {
 	// Blocking queries and log streams end with the hub.
-	server := httpserver.New(ctx, h.api)
+	server := httpserver.New(ctx, h.api, h.log.With("component", "http"))
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {
 		drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), httpDrain)
@@ -79,7 +79,11 @@ func (h *Hub) serveHTTP(ctx context.Context) error {
 		}
 		stopped <- err
 	})
-	err := server.Serve(httpserver.Listen(h.listener))
+	listener := httpserver.Listen(h.listener)
+	if h.https != nil {
+		listener = h.https.Listener(listener)
+	}
+	err := server.Serve(listener)
 	if stop() { // Serve failed before ctx ended
 		return err
 	}

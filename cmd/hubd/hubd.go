@@ -42,6 +42,10 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&cfg.HTTPBind, "http-bind", "", "address of the HTTP API (default: that of --bind)")
 	flags.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "name by which HTTP requests may address this hub, besides localhost and its own addresses (a proxy's, this machine's in the DNS); may be repeated or a list with commas")
 	flags.BoolVar(&cfg.HTTPInsecure, "http-insecure", false, "serve the HTTP API, which has no access control yet, also beyond loopback")
+	flags.BoolVar(&cfg.HTTPTLS, "http-tls", false, "serve HTTPS, with a certificate of the cluster's CA for --http-host and this hub's addresses; the hub renews it")
+	flags.StringVar(&cfg.HTTPTLSCert, "http-tls-cert", "", "serve HTTPS with the certificate of this file (PEM, with its chain); it is read again when it changes")
+	flags.StringVar(&cfg.HTTPTLSKey, "http-tls-key", "", "file with the key of --http-tls-cert (PEM)")
+	flags.StringVar(&cfg.HTTPTLSClientCA, "http-tls-client-ca", "", "let in only HTTPS clients with a certificate of an authority in this file (PEM)")
 	flags.BoolVar(&cfg.Debug, "debug", false, "serve profiles of this process under /debug/pprof, to clients on this machine alone")
 	flags.IntVar(&cfg.Workers, "workers", 0, "number of schedulers on this hub (default: one for each processor, at least 2)")
 	flags.DurationVar(&cfg.Heartbeat.MinTTL, "heartbeat-min-ttl", 0, "shortest heartbeat interval of an edge (default 10s)")
@@ -90,7 +94,7 @@ func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
 		case <-ctx.Done():
 			return nil
 		}
-		fmt.Fprintf(out, "hub ready: HTTP http://%s, QUIC %s, gossip %s\n", h.HTTPAddr(), h.QUICAddr(), h.GossipAddr())
+		fmt.Fprintf(out, "hub ready: HTTP %s, QUIC %s, gossip %s\n", h.HTTPURL(), h.QUICAddr(), h.GossipAddr())
 		if cfg.Bootstrap && h.JoinToken() != "" {
 			fmt.Fprintf(out, "join tokens: for edges in %s, for hubs in %s\n",
 				filepath.Join(cfg.DataDir, "join-token"), filepath.Join(cfg.DataDir, "hub-join-token"))

@@ -92,7 +92,7 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 			return err
 		}
 		started.edge.Store(e)
-		return runDevEdge(ctx, e, devEnd{hubEnded: hubEnded, stopTasks: !keep}, h.HTTPAddr(), out)
+		return runDevEdge(ctx, e, devEnd{hubEnded: hubEnded, stopTasks: !keep}, h.HTTPURL(), out)
 	})
 	return errors.Join(group.Wait(), h.Close())
 }
@@ -129,7 +129,7 @@ func runDevEdge(ctx context.Context, e *edge.Edge, end devEnd, http string, out 
 
 In another terminal:
 
-  export SKERRY_ADDR=http://%s
+  export SKERRY_ADDR=%s
   skerry fleet status
   skerry job run FILE
   skerry local status --socket %s

@@ -9,6 +9,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -144,9 +145,13 @@ type Config struct {
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone
 	// Hosts are the names and addresses that a request's Host may have, besides loopback and the address that the
-	// connection came in on. Ports are not compared.
-	Hosts []string
-	Log   *slog.Logger
+	// connection came in on. Ports are not compared. Certified (nil: none) reports whether the hub's HTTPS certificate
+	// is for a host: a browser shows it no other page.
+	Hosts     []string
+	Certified func(host string) bool
+	// NeedsCertificate refuses clients that have shown no certificate that the TLS server has verified.
+	NeedsCertificate bool
+	Log              *slog.Logger
 }
 
 // API is the http.Handler of /v1.
@@ -189,10 +194,10 @@ func New(cfg Config) (*API, error) {
 	return a, nil
 }
 
-// ServeHTTP serves one request. It refuses requests that a foreign web page may have sent (checkBrowser), and
-// requests for another region: a hub does not forward them.
+// ServeHTTP serves one request. It refuses requests that a foreign web page may have sent (checkBrowser), clients
+// without the certificate that they need, and requests for another region: a hub does not forward them.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if err := a.checkBrowser(r); err != nil {
+	if err := cmp.Or(a.checkBrowser(r), a.checkCertificate(r)); err != nil {
 		a.writeError(w, err)
 		return
 	}

@@ -47,10 +47,10 @@ func foreignPage(r *http.Request, why string) error {
 }
 
 // isOwnHost reports whether the request's Host is this hub: localhost, a loopback address, the address that the
-// connection came in on, or one of Config.Hosts. Ports are not compared.
+// connection came in on, one of Config.Hosts, or over HTTPS a name of the certificate. Ports are not compared.
 func (a *API) isOwnHost(r *http.Request) bool {
 	name := hostName(r.Host)
-	if name == "localhost" || slices.Contains(a.hosts, name) {
+	if name == "localhost" || slices.Contains(a.hosts, name) || r.TLS != nil && a.cfg.Certified != nil && a.cfg.Certified(name) {
 		return true
 	}
 	ip, err := netip.ParseAddr(name)

@@ -74,7 +74,7 @@ func (a *API) otherHubError(id fleet.HubID) error {
 		return fleet.Errorf(fleet.CodeNotFound, "monitor: there is no hub %q", id)
 	}
 	return fleet.Errorf(fleet.CodeUnsupported, "monitor hub %s: a hub streams only its own logs", id).
-		WithHint("ask it itself, at http://%s", hub.HTTP)
+		WithHint("ask it itself: its HTTP address is %s", hub.HTTP)
 }
 
 // openNodeMonitor opens the log of a node's edge.

@@ -84,7 +84,7 @@ func TestMonitor(t *testing.T) {
 	}{
 		"log_level=loud":                {400, "is not known"},
 		"log_json=perhaps":              {400, "log_json"},
-		"server_id=hub2":                {400, "ask it itself, at http://192.0.2.2:4646"},
+		"server_id=hub2":                {400, "ask it itself: its HTTP address is 192.0.2.2:4646"},
 		"server_id=hub3":                {404, "no hub"},
 		"node_id=nobody":                {404, "not found"},
 		"node_id=nobody&server_id=hub1": {400, "both"},

@@ -7,7 +7,9 @@
 // connection may be silent for as long as the handler works: blocking queries and
 // streams are answered for hours.
 //
-// It starts no goroutine beyond the server's, and persists nothing.
+// A TLS has the certificate with which the server serves HTTPS, from files or from the
+// cluster's CA. It starts no goroutine beyond the server's, and persists nothing; the hub
+// runs TLS.Run.
 package httpserver
 
 import (
@@ -15,9 +17,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"sync"
 	"time"
 )
@@ -40,14 +45,28 @@ const (
 )
 
 // New returns a server of handler. The requests' contexts end with ctx. It must be given a listener of Listen.
-func New(ctx context.Context, handler http.Handler) *http.Server {
+func New(ctx context.Context, handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           boundBodies(handler),
 		ReadHeaderTimeout: HeaderTimeout,
 		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeader,
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ErrorLog:          log.New(serverLog{logger}, "", 0),
 	}
+}
+
+// serverLog writes what the server reports into a log: a client that ends a handshake is its own problem.
+type serverLog struct{ log *slog.Logger }
+
+func (l serverLog) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	if problem, ok := strings.CutPrefix(text, "http: TLS handshake error "); ok {
+		l.log.Debug("TLS handshake failed", "error", problem)
+	} else {
+		l.log.Error("HTTP server failed", "error", text)
+	}
+	return len(line), nil
 }
 
 // boundBodies makes reads of a request's body fail if the body arrives slower than MinRate after BodyGrace.

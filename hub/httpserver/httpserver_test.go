@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -42,7 +43,7 @@ func serveInBubble(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, 
 	synctest.Test(t, func(t *testing.T) {
 		p := &pipeListener{dialed: make(chan net.Conn), closed: make(chan struct{})}
 		ctx, cancel := context.WithCancel(t.Context())
-		server := httpserver.New(ctx, handler)
+		server := httpserver.New(ctx, handler, slog.New(slog.DiscardHandler))
 		served := make(chan error, 1)
 		go func() { served <- server.Serve(httpserver.Listen(p)) }()
 		var dialed []net.Conn

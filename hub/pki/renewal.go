@@ -3,6 +3,8 @@ package pki
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -16,31 +18,42 @@ import (
 // machine is suspended, and clocks are set.
 const renewCheck = time.Minute
 
-// OwnCertificate has this hub's identity with its newest certificate.
+// OwnConfig of an OwnCertificate. All but HTTPNames is required.
+type OwnConfig struct {
+	Dir      string // of the identity
+	Identity *identity.Identity
+	Now      func() time.Time
+	Log      *slog.Logger
+	// HTTPNames are the names in the certificate of the HTTP API; nil: the CA signs none for it.
+	HTTPNames func() []string
+}
+
+// OwnCertificate has this hub's identity with its newest certificate, and the certificate of its HTTP API.
 type OwnCertificate struct {
-	dir string // of the identity
-	now func() time.Time
-	log *slog.Logger
-	own atomic.Pointer[identity.Identity]
+	cfg       OwnConfig
+	own       atomic.Pointer[identity.Identity]
+	http      atomic.Pointer[tls.Certificate]
+	firstHTTP chan struct{} // closed once http is set
 
 	// Of NewOwnCertificate, and then of the goroutine that runs Renewal.Run.
 	authority *Authority // nil: not known yet
+	httpNames []string   // of http, sorted
 }
 
-// NewOwnCertificate returns the certificate of an identity, which lies in dir. If dir has the CA's key
+// NewOwnCertificate returns the certificate of an identity, which lies in cfg.Dir. If that has the CA's key
 // too, it renews a certificate that is due: hubs that were all off until their certificates ended
 // cannot reach each other otherwise. Failures are logged only.
-func NewOwnCertificate(dir string, id *identity.Identity, now func() time.Time, log *slog.Logger) *OwnCertificate {
-	c := &OwnCertificate{dir: dir, now: now, log: log}
-	c.own.Store(id)
-	ca, err := LoadAuthority(dir, id.CA)
+func NewOwnCertificate(cfg OwnConfig) *OwnCertificate {
+	c := &OwnCertificate{cfg: cfg, firstHTTP: make(chan struct{})}
+	c.own.Store(cfg.Identity)
+	ca, err := LoadAuthority(cfg.Dir, cfg.Identity.CA)
 	if err != nil {
-		log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
+		cfg.Log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
 		return c
 	}
 	c.authority = ca
 	if err := c.renewIfDue(); err != nil {
-		log.Error("hub's certificate not renewed", "error", err)
+		cfg.Log.Error("hub's certificate not renewed", "error", err)
 	}
 	return c
 }
@@ -48,20 +61,28 @@ func NewOwnCertificate(dir string, id *identity.Identity, now func() time.Time, 
 // Identity returns the identity with the newest certificate. Any goroutine may call it.
 func (c *OwnCertificate) Identity() *identity.Identity { return c.own.Load() }
 
-// renewIfDue renews the certificate, on disk and in memory, if it is due and the CA's key is known.
+// renewIfDue renews the certificates that are due, if the CA's key is known.
 func (c *OwnCertificate) renewIfDue() error {
-	now := c.now()
-	if c.authority == nil || !c.Identity().Due(now) {
+	if c.authority == nil {
+		return nil
+	}
+	now := c.cfg.Now()
+	return errors.Join(c.renewIdentity(now), c.renewHTTP(now))
+}
+
+// renewIdentity renews the certificate of the identity, on disk and in memory, if it is due.
+func (c *OwnCertificate) renewIdentity(now time.Time) error {
+	if !c.Identity().Due(now) {
 		return nil
 	}
 	renewed, err := c.authority.Renew(c.Identity(), now)
 	if err != nil {
 		return fmt.Errorf("renew the hub's certificate: %w", err)
 	}
-	if err := SaveCert(c.dir, renewed); err != nil {
+	if err := SaveCert(c.cfg.Dir, renewed); err != nil {
 		return datadir.DiskError("keep the hub's renewed certificate", err)
 	}
-	c.log.Info("hub's certificate renewed", "ended", c.Identity().Cert.NotAfter, "until", renewed.Cert.NotAfter)
+	c.cfg.Log.Info("hub's certificate renewed", "ended", c.Identity().Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	c.own.Store(renewed)
 	return nil
 }
@@ -84,7 +105,7 @@ func (r Renewal) Run(ctx context.Context) error {
 			said = ""
 		case ctx.Err() == nil && err.Error() != said:
 			said = err.Error()
-			r.Own.log.Error("hub's certificate not in order, trying again", "error", err)
+			r.Own.cfg.Log.Error("hub's certificate not in order, trying again", "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -110,7 +131,7 @@ func (r Renewal) updateCertificate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := SaveAuthority(r.Own.dir, ca); err != nil {
+		if err := SaveAuthority(r.Own.cfg.Dir, ca); err != nil {
 			return datadir.DiskError("keep the CA's key", err)
 		}
 		r.Own.authority = ca
