@@ -12,6 +12,9 @@ import (
 // NextTokenHeader is the header with the token of the next page; it is missing on the last page.
 const NextTokenHeader = "X-Nomad-NextToken"
 
+// TokenHeader is the header of a request with the secret of its token.
+const TokenHeader = "X-Nomad-Token"
+
 // CodeHeader is the header with the fleet.Code of an error, HintHeader that with its hint. The body is the error's
 // text, as Nomad's clients expect.
 const (

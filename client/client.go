@@ -6,9 +6,11 @@ package client
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -16,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/api"
 	"skerry/fleet"
 )
 
@@ -33,12 +36,22 @@ type Config struct {
 	Timeout time.Duration // of a request with its answer; 0: none
 	// NoKeepAlive opens a connection for each request: an idle one to a killed process would look alive.
 	NoKeepAlive bool
+
+	// CACert (PEM) has the CAs of hubs that serve HTTPS; nil: those of the system. ServerName is the name that the
+	// hub's certificate must have; "": the host of Addr.
+	CACert     []byte
+	ServerName string
+	// ClientCert and ClientKey (PEM) are shown to a hub that asks for them.
+	ClientCert, ClientKey []byte
+	Token                 string // sent with every request; "": none
 }
 
 // Client calls one hub. It is safe for concurrent use.
 type Client struct {
 	base    *url.URL
 	http    *http.Client
+	ownCA   bool         // the system's CAs do not count
+	header  http.Header  // of every request
 	params  url.Values   // of every request that does not give them itself
 	index   *fleet.Index // see Watch; nil: reads answer at once
 	onStale func()       // see OnStale; nil: nobody asks
@@ -46,22 +59,56 @@ type Client struct {
 
 // New makes a Client. It does not connect.
 func New(cfg Config) (*Client, error) {
-	addr := cfg.Addr
+	base, err := parseAddr(cfg.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if !validToken(cfg.Token) {
+		return nil, fleet.Errorf(fleet.CodeTokenBad, "read the token: it has spaces or other characters that no token has").
+			WithHint("look at SKERRY_TOKEN, --token, or the file of the token")
+	}
+	t, err := cfg.newTLS()
+	if err != nil {
+		return nil, err
+	}
+	return newClient(cfg, base, t), nil
+}
+
+// parseAddr parses Config.Addr.
+func parseAddr(addr string) (*url.URL, error) {
 	if !strings.Contains(addr, "://") {
 		addr = "http://" + addr
 	}
 	base, err := url.Parse(addr)
-	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
+	if err != nil || base.Host == "" || base.User != nil || base.Scheme != "http" && base.Scheme != "https" {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%q is not the address of a hub", addr).
 			WithHint("write it like %s, in --addr or SKERRY_ADDR", DefaultAddr)
 	}
+	return base, nil
+}
+
+// validToken reports whether a token can be sent in a header.
+func validToken(token string) bool {
+	return !strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+func newClient(cfg Config, base *url.URL, t *tls.Config) *Client {
 	dial := (&net.Dialer{Timeout: 5 * time.Second}).DialContext
 	if cfg.Dial != nil {
 		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return cfg.Dial(ctx) }
 	}
-	return &Client{base: base, http: &http.Client{Timeout: cfg.Timeout, Transport: &http.Transport{
-		DialContext: dial, ResponseHeaderTimeout: 2 * Wait, DisableKeepAlives: cfg.NoKeepAlive,
-	}}}, nil
+	header := http.Header{}
+	if cfg.Token != "" {
+		header.Set(api.TokenHeader, cfg.Token)
+	}
+	return &Client{base: base, header: header, ownCA: cfg.CACert != nil, http: &http.Client{
+		Timeout: cfg.Timeout,
+		// A hub redirects nobody, and the token is for the hub alone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dial, ResponseHeaderTimeout: 2 * Wait, DisableKeepAlives: cfg.NoKeepAlive, TLSClientConfig: t,
+		},
+	}}
 }
 
 // withParam returns a copy of the Client that adds the parameter to every request.
@@ -202,6 +249,7 @@ func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Val
 	if err != nil {
 		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)
 	}
+	maps.Copy(req.Header, c.header)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, c.unreachableError(ctx, path, err)

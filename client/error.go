@@ -46,8 +46,14 @@ func StatusOf(err error) int {
 
 // unreachableError returns an *Error with CodeUnavailable if the connection failed, and else wraps err.
 func (c *Client) unreachableError(ctx context.Context, path string, err error) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("ask the hub for %s: %w", path, err)
+	}
+	if explained := c.tlsError(err); explained != nil {
+		return &Error{Err: explained, Cause: err}
+	}
 	var op *net.OpError
-	if ctx.Err() == nil && errors.As(err, &op) {
+	if errors.As(err, &op) {
 		refused := fleet.Errorf(fleet.CodeUnavailable, "no hub answers at %s: %v", c.base, op.Err).
 			WithHint("is a hub running there? --addr or SKERRY_ADDR name another one")
 		return &Error{Err: refused, Cause: err}
@@ -60,6 +66,11 @@ func readErrorAnswer(resp *http.Response, path string) error {
 	text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
 	if err != nil {
 		return fmt.Errorf("read the hub's answer to %s: %w", path, err)
+	}
+	if resp.StatusCode == http.StatusBadRequest && strings.Contains(string(text), "HTTP request to an HTTPS server") { // as net/http says
+		clear := fleet.Errorf(fleet.CodeInvalid, "ask the hub at %s: it serves HTTPS alone", resp.Request.URL.Host).
+			WithHint("write its address as https://%s, in --addr or SKERRY_ADDR", resp.Request.URL.Host)
+		return &Error{Status: resp.StatusCode, Err: clear}
 	}
 	hint := resp.Header.Get(api.HintHeader)
 	e := &fleet.Error{

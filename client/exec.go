@@ -54,8 +54,9 @@ func (c *Client) RunAction(ctx context.Context, a ActionQuery, o ExecOptions, x 
 // runOverWebsocket runs a command at path: it copies input and output of x over a websocket until the command ends
 // or ctx ends, and returns the exit code.
 func (c *Client) runOverWebsocket(ctx context.Context, path string, q url.Values, x fleet.Exec) (int, error) {
-	dialer := websocket.Dialer{NetDialContext: c.http.Transport.(*http.Transport).DialContext, HandshakeTimeout: 2 * Wait}
-	conn, resp, err := dialer.DialContext(ctx, strings.Replace(c.requestURL(path, q), "http", "ws", 1), nil)
+	transport := c.http.Transport.(*http.Transport)
+	dialer := websocket.Dialer{NetDialContext: transport.DialContext, TLSClientConfig: transport.TLSClientConfig, HandshakeTimeout: 2 * Wait}
+	conn, resp, err := dialer.DialContext(ctx, strings.Replace(c.requestURL(path, q), "http", "ws", 1), c.header)
 	if err != nil {
 		if resp != nil {
 			return 0, readErrorAnswer(resp, path)

@@ -15,7 +15,7 @@ func (a *API) checkCertificate(r *http.Request) error {
 	}
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return fleet.Errorf(fleet.CodeForbidden, "%s %s: this hub serves only clients with a certificate of an authority that it knows", r.Method, r.URL.Path).
-			WithHint("show a certificate of an authority in the file of --http-tls-client-ca")
+			WithHint("show one with --client-cert and --client-key; the file of the hub's --http-tls-client-ca has the authorities")
 	}
 	if role, name, ok := identity.Subject(r.TLS.PeerCertificates[0]); ok {
 		return fleet.Errorf(fleet.CodeForbidden, "%s %s: the certificate of %s %s is none of a client", r.Method, r.URL.Path, role, name).
