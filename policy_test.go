@@ -99,7 +99,9 @@ cmd/edged               < fleet drivers devices edge cmd/console
 cmd/hubd                < fleet hub cmd/console
 cmd/skerry/spec         < fleet
 cmd/skerry/local        < fleet edge/artifacts edge/local edge/store cmd/console
-cmd/skerry/command      < fleet api client cmd/console
+cmd/skerry/contextfile  < fleet
+cmd/skerry/command      < fleet api client cmd/console cmd/skerry/contextfile
+cmd/skerry/hubcontext   < fleet client cmd/console cmd/skerry/command cmd/skerry/contextfile
 cmd/skerry/progress     < fleet api cmd/console
 cmd/skerry/follow       < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
 cmd/skerry/terminal     < fleet client cmd/console cmd/skerry/command

@@ -2,7 +2,9 @@ package hub
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/netip"
 	"slices"
@@ -79,6 +81,14 @@ func (h *Hub) httpNames() func() []string {
 		return nil
 	}
 	return h.cfg.certifiedNames
+}
+
+// HTTPCAHash returns the SHA-256 digest of the cluster's CA if it signs the certificate of the HTTP API; "": it does not.
+func (h *Hub) HTTPCAHash() string {
+	if h.httpNames() == nil {
+		return ""
+	}
+	return fmt.Sprintf("sha256:%x", sha256.Sum256(h.own.Identity().CA.Raw))
 }
 
 // HTTPURL returns the URL of the HTTP API.

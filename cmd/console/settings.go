@@ -45,9 +45,14 @@ func CompleteFlags(flags *pflag.FlagSet, environ []string) error {
 		if f.Changed || f.Name == "help" {
 			return
 		}
-		if value := lookUpEnv(environ, EnvName(f.Name)); value != "" {
+		name := EnvName(f.Name)
+		value := lookUpEnv(environ, name)
+		if other := otherNames[f.Name]; other != "" && value == "" {
+			name, value = other, lookUpEnv(environ, other)
+		}
+		if value != "" {
 			if err := flags.Set(f.Name, value); err != nil {
-				problems = append(problems, fmt.Sprintf("variable %s: %v", EnvName(f.Name), err))
+				problems = append(problems, fmt.Sprintf("variable %s: %v", name, err))
 			}
 		}
 	})
@@ -59,6 +64,9 @@ func CompleteFlags(flags *pflag.FlagSet, environ []string) error {
 	}
 	return nil
 }
+
+// otherNames are further variables of flags: they are spelled as those of Nomad.
+var otherNames = map[string]string{"ca-cert": EnvPrefix + "CACERT"}
 
 // EnvName is the variable of a flag.
 func EnvName(flag string) string {

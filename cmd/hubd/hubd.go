@@ -95,6 +95,9 @@ func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
 			return nil
 		}
 		fmt.Fprintf(out, "hub ready: HTTP %s, QUIC %s, gossip %s\n", h.HTTPURL(), h.QUICAddr(), h.GossipAddr())
+		if hash := h.HTTPCAHash(); hash != "" {
+			fmt.Fprintf(out, "operators begin with: skerry context add NAME %s --ca-hash %s\n", h.HTTPURL(), hash)
+		}
 		if cfg.Bootstrap && h.JoinToken() != "" {
 			fmt.Fprintf(out, "join tokens: for edges in %s, for hubs in %s\n",
 				filepath.Join(cfg.DataDir, "join-token"), filepath.Join(cfg.DataDir, "hub-join-token"))

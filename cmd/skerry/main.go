@@ -22,6 +22,7 @@ import (
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/deployment"
 	"skerry/cmd/skerry/eval"
+	"skerry/cmd/skerry/hubcontext"
 	"skerry/cmd/skerry/job"
 	"skerry/cmd/skerry/local"
 	"skerry/cmd/skerry/namespace"
@@ -76,7 +77,7 @@ func rootCommand() *cobra.Command {
 	nouns := []*cobra.Command{
 		job.Command(s), node.FleetCommand(s), node.Command(s), alloc.Command(s), eval.Command(s), operator.Command(s, recoverCommand(s)),
 		operator.SystemCommand(s), deployment.Command(s), service.Command(s), job.ScalingCommand(s), namespace.Command(s), volume.Command(s),
-		operator.MonitorCommand(s), operator.TokenCommand(s), job.ActionCommand(s),
+		operator.MonitorCommand(s), operator.TokenCommand(s), job.ActionCommand(s), hubcontext.Command(s),
 	}
 	short := shortcuts(s)
 	for _, c := range slices.Concat(nouns, short) {

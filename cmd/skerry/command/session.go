@@ -23,14 +23,14 @@ import (
 type Session struct {
 	Out console.Output
 
-	addr      string
-	namespace string // "": the one of the job file, or the default
+	connection connection
+	namespace  string // "": the one of the job file, or the default
 }
 
 // AddFlags gives a group of commands the flags that all of them have.
 func (s *Session) AddFlags(group *cobra.Command) {
 	flags := group.PersistentFlags()
-	flags.StringVar(&s.addr, "addr", client.DefaultAddr, "address of a hub's HTTP API")
+	s.connection.addConnectionFlags(flags)
 	flags.StringVar(&s.namespace, "namespace", "", `namespace (default "default", or that of the job file); * is all namespaces, for lists and searches`)
 	s.Out.AddFlags(flags)
 	console.AddConfigFlag(flags)
@@ -104,7 +104,11 @@ func Group(use, short string, children ...*cobra.Command) *cobra.Command {
 }
 
 func (s *Session) hubClient() (*client.Client, error) {
-	hub, err := client.New(client.Config{Addr: s.addr})
+	cfg, err := s.connection.clientConfig()
+	if err != nil {
+		return nil, err
+	}
+	hub, err := client.New(cfg)
 	if err != nil {
 		return nil, err
 	}
