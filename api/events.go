@@ -31,4 +31,5 @@ type EventPayload struct {
 	Allocation *fleet.Alloc               `json:",omitempty"`
 	NodePool   *fleet.Pool                `json:",omitempty"`
 	Service    *fleet.ServiceRegistration `json:",omitempty"`
+	Variable   *fleet.VariableMeta        `json:",omitempty"`
 }

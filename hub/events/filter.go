@@ -18,7 +18,7 @@ const maxTopics = 256
 // topics are the topics that a request may name.
 var topics = []string{
 	all, state.TopicJob, state.TopicNode, state.TopicDeployment, state.TopicEvaluation, state.TopicAllocation,
-	state.TopicService, state.TopicPool,
+	state.TopicService, state.TopicPool, state.TopicVariable,
 }
 
 // Request selects events: by topic and key, by namespace, and from an index on.
@@ -111,7 +111,7 @@ func newBatch(index fleet.Index, happened []state.Event) api.EventBatch {
 			Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
 			Payload: api.EventPayload{
 				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
-				NodePool: e.Pool, Service: e.Service,
+				NodePool: e.Pool, Service: e.Service, Variable: e.Variable,
 			},
 		})
 	}

@@ -23,6 +23,7 @@ func (v *View) Check() error {
 	c.checkJobs()
 	c.checkNodes()
 	c.checkDeployments()
+	c.checkVariables()
 	c.compareSummaries()
 	return errors.Join(c.errs...)
 }
@@ -288,4 +289,29 @@ func CheckStep(prev, next *View) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkVariables checks that each variable has a namespace and the key that it is encrypted with, and that one root key
+// is active at most.
+func (c *checker) checkVariables() {
+	active := 0
+	for r := range rootKeyTable.scanRows(c.v.txn) {
+		if r.State == fleet.RootKeyActive {
+			active++
+		}
+	}
+	if active > 1 {
+		c.addCheckFailure("%d root keys are active", active)
+	}
+	for r := range variableTable.scanRows(c.v.txn) {
+		if k, ok := c.v.RootKey(r.Sealed.KeyID); !ok || k.State == fleet.RootKeyDeprecated {
+			c.addCheckFailure("variable %s in namespace %s is encrypted with the root key %s, which is missing or deprecated", r.Path, r.Namespace, r.Sealed.KeyID)
+		}
+		if _, ok := c.v.Namespace(r.Namespace); !ok {
+			c.addCheckFailure("variable %s is in namespace %q, which does not exist", r.Path, r.Namespace)
+		}
+		if r.ModifyIndex > c.applied || r.CreateIndex > r.ModifyIndex {
+			c.addCheckFailure("variable %s has indexes %d, %d at entry %d", r.Path, r.CreateIndex, r.ModifyIndex, c.applied)
+		}
+	}
 }

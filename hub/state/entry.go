@@ -177,6 +177,14 @@ var commands = commandsByKind(
 	declareCommand(131, (*tx).volumeDelete),
 	declareCommand(140, (*tx).prefetchStore),
 	declareCommand(141, (*tx).prefetchEnd),
+	declareCommand(160, (*tx).rootKeyStore),
+	declareCommand(161, (*tx).rootKeyRetire),
+	declareCommand(162, (*tx).rootKeyDelete),
+	declareCommand(163, (*tx).variableStore),
+	declareCommand(164, (*tx).variableDelete),
+	declareCommand(165, (*tx).variableLock),
+	declareCommand(166, (*tx).variableUnlock),
+	declareCommand(167, (*tx).variablesRekey),
 )
 
 // kinds maps the Go type of each command to its kind.

@@ -103,6 +103,14 @@ func samples() []state.Command {
 		state.VolumeDelete{Namespace: "default", ID: "v", Force: true, Now: 131},
 		state.PrefetchStore{Namespace: "default", JobID: "shop", JobVersion: 2, Nodes: []fleet.NodeID{n.ID}, Now: 140},
 		state.PrefetchEnd{Prefetches: []state.EndedPrefetch{{ID: "p", RequestIndex: 3}}, Now: 141},
+		state.RootKeyStore{Key: rootKey("k1"), Full: true, First: true},
+		state.RootKeyRetire{KeyID: "k1"},
+		state.RootKeyDelete{KeyID: "k1"},
+		state.VariableStore{Namespace: "default", Path: "app/db", Sealed: sealedWith("k1"), Check: true, CheckIndex: 7, LockID: "l", Now: 163},
+		state.VariableDelete{Namespace: "default", Path: "app/db", Check: true, CheckIndex: 7, LockID: "l"},
+		state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), KeepItems: true, Now: 165},
+		state.VariableUnlock{Namespace: "default", Path: "app/lock", LockID: "l", Expired: true, CheckIndex: 7, Now: 166},
+		state.VariablesRekey{Rows: []state.RekeyedVariable{{Namespace: "default", Path: "app/db", ModifyIndex: 7, Sealed: sealedWith("k2")}}},
 	}
 }
 

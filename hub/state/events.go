@@ -23,6 +23,7 @@ const (
 	TopicAllocation = "Allocation"
 	TopicPool       = "NodePool"
 	TopicService    = "Service"
+	TopicVariable   = "Variable"
 )
 
 // Types of events, as Nomad's clients know them.
@@ -45,10 +46,12 @@ const (
 	EventPoolDeleted         = "NodePoolDeleted"
 	EventServiceRegistered   = "ServiceRegistration"
 	EventServiceDeregistered = "ServiceDeregistration"
+	EventVariableStored      = "VariableUpserted"
+	EventVariableDeleted     = "VariableDeleted"
 )
 
 // Event is a change of one object by one log entry, with the object as the entry left it. One of the
-// fields Job to Service is set, according to the topic. Objects are read only. Allocation.Job is nil.
+// fields Job to Variable is set, according to the topic. Objects are read only. Allocation.Job is nil.
 type Event struct {
 	Topic      string
 	Type       string
@@ -63,6 +66,7 @@ type Event struct {
 	Allocation *fleet.Alloc
 	Pool       *fleet.Pool
 	Service    *fleet.ServiceRegistration
+	Variable   *fleet.VariableMeta // without the ID of its lock
 }
 
 // recordEvents adds the events of this entry to the window, and drops old ones. It must be called once,
@@ -76,6 +80,7 @@ func (t *tx) recordEvents() {
 	t.appendAllocEvents(row)
 	t.appendPoolEvents(row)
 	t.appendServiceEvents(row)
+	t.appendVariableEvents(row)
 	if len(row.events) == 0 {
 		return
 	}

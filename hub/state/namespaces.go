@@ -16,8 +16,8 @@ type NamespaceStore struct {
 	Namespace fleet.Namespace
 }
 
-// NamespaceDelete removes a namespace. It is refused (conflict) while one of its jobs is not dead, or an
-// edge may still run one of its allocations.
+// NamespaceDelete removes a namespace. It is refused (conflict) while one of its jobs is not dead, it has volumes or
+// variables, or an edge may still run one of its allocations.
 type NamespaceDelete struct {
 	command
 	Name string
@@ -66,15 +66,15 @@ func (t *tx) namespaceDelete(c NamespaceDelete) Result {
 	}
 	if kept := t.namespaceUsers(c.Name); len(kept) > 0 {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "delete namespace %s: it is in use: %s", c.Name, strings.Join(kept, ", ")).
-			WithHint("stop its jobs, delete its volumes, and wait until their nodes have confirmed that the allocations have ended")}
+			WithHint("stop its jobs, delete its volumes, purge its variables, and wait until their nodes have confirmed that the allocations have ended")}
 	}
 	namespaceTable.removeRow(t, k)
 	namespaceTable.markChanged(t)
 	return Result{}
 }
 
-// namespaceUsers describes up to maxUsersShown jobs that are not dead, or if there is none, volumes, or else
-// allocations whose end their edge has not confirmed. The namespace must not be deleted while there are any.
+// namespaceUsers describes up to maxUsersShown jobs that are not dead, or if there is none, volumes, or else variables,
+// or else allocations whose end their edge has not confirmed. The namespace must not be deleted while there are any.
 func (t *tx) namespaceUsers(ns string) []string {
 	var out []string
 	for row := range jobTable.scanPrefix(t.base, indexID, key(ns)) {
@@ -97,6 +97,15 @@ func (t *tx) namespaceUsers(ns string) []string {
 			return append(out, "…")
 		}
 		out = append(out, fmt.Sprintf("volume %s (%s)", v.Name, fleet.Short(v.ID)))
+	}
+	if len(out) > 0 {
+		return out
+	}
+	for v := range variableTable.scanPrefix(t.base, indexID, key(ns)) {
+		if len(out) == maxUsersShown {
+			return append(out, "…")
+		}
+		out = append(out, "variable "+v.Path)
 	}
 	if len(out) > 0 {
 		return out

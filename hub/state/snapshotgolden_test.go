@@ -37,6 +37,9 @@ func fullStore(t tb) *storeHarness {
 	}
 	w.storeVolume(volumeOn(lost, "v1", "data"))
 	w.mustApply(prefetchOn(w, "filed", 0, lost))
+	w.mustApply(state.RootKeyStore{Key: rootKey("k1")})
+	w.storeVariable("app/db", "k1")
+	w.mustApply(state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), Now: 4})
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
 	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
 	return w

@@ -14,7 +14,7 @@ var tables = orderTables(
 	&metaTable, &clusterTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable,
 	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
 	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
-	&volumeTable, &prefetchTable, &windowTable, &eventTable,
+	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable, &windowTable, &eventTable,
 	&jobSummaryTable, &nodeSummaryTable,
 )
 
