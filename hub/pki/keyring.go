@@ -88,6 +88,35 @@ func (k *Keyring) addKey(key StateKey) error {
 	return nil
 }
 
+// wrapLabel begins the additional data of a wrapped key.
+const wrapLabel = "skerry-wrapped-key/1\x00"
+
+// Wrap encrypts a key that goes into the state, with the state key that seals the cluster's secrets, and returns that
+// key's name. bound is what Unwrap has to give again.
+func (k *Keyring) Wrap(plain, bound []byte) (wrapped []byte, by string, err error) {
+	cluster, ok := k.cfg.State.View().Cluster()
+	if !ok || len(cluster.Sealed) == 0 {
+		return nil, "", fleet.Errorf(fleet.CodeUnavailable, "wrap a key: the cluster has no state key yet").
+			WithHint("it gets one as soon as every hub runs this release")
+	}
+	key, ok := k.keyByID(cluster.SealKey)
+	if !ok {
+		return nil, "", missingStateKey("wrap a key: the cluster's secrets are", cluster.SealKey, k.allKeys())
+	}
+	wrapped, err = key.encryptBytes(plain, append([]byte(wrapLabel), bound...))
+	return wrapped, key.ID(), err
+}
+
+// Unwrap reverses Wrap. CodeUnavailable: this hub does not have the state key, and its error says what to do.
+// CodeInvalid: the wrapped key is damaged.
+func (k *Keyring) Unwrap(by string, wrapped, bound []byte) ([]byte, error) {
+	key, ok := k.keyByID(by)
+	if !ok {
+		return nil, missingStateKey("unwrap a key: it is", by, k.allKeys())
+	}
+	return key.decryptBytes("a wrapped key", wrapped, append([]byte(wrapLabel), bound...))
+}
+
 // FetchMissing makes sure that this hub has the state key that seals the cluster's secrets. The hub lacks it if its
 // file was lost, or if the hub joined through one without the key. It asks the other hubs one after the other until
 // one answers with the key, and stores that. If none has it, it returns their errors.

@@ -74,17 +74,43 @@ func (k StateKey) LogValue() slog.Value { return slog.StringValue(k.ID()) }
 
 // Seal returns the command that replaces the plain secrets of a cluster by encrypted ones.
 func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
-	aead, err := k.newAEADCipher()
-	if err != nil {
-		return state.ClusterSeal{}, err
-	}
 	plain := binary.BigEndian.AppendUint32(nil, uint32(len(c.CAKey)))
 	plain = append(append(plain, c.CAKey...), c.GossipKey...)
+	sealed, err := k.encryptBytes(plain, sealData(c))
+	return state.ClusterSeal{ClusterID: c.ID, Sealed: sealed, SealKey: k.ID()}, err
+}
+
+// encryptBytes returns the version, a nonce, and the AES-256-GCM of plain with the additional data.
+func (k StateKey) encryptBytes(plain, additional []byte) ([]byte, error) {
+	aead, err := k.newAEADCipher()
+	if err != nil {
+		return nil, err
+	}
 	sealed := make([]byte, 1+aead.NonceSize(), 1+aead.NonceSize()+len(plain)+aead.Overhead())
 	sealed[0] = sealVersion
 	rand.Read(sealed[1:]) // never fails
-	sealed = aead.Seal(sealed, sealed[1:], plain, sealData(c))
-	return state.ClusterSeal{ClusterID: c.ID, Sealed: sealed, SealKey: k.ID()}, nil
+	return aead.Seal(sealed, sealed[1:], plain, additional), nil
+}
+
+// decryptBytes reverses encryptBytes. what names the sealed thing in errors. CodeVersion: a newer release sealed it.
+// CodeInvalid: it is damaged.
+func (k StateKey) decryptBytes(what string, sealed, additional []byte) ([]byte, error) {
+	aead, err := k.newAEADCipher()
+	switch {
+	case err != nil:
+		return nil, err
+	case len(sealed) <= aead.NonceSize():
+		return nil, fleet.Errorf(fleet.CodeInvalid, "open %s: cut short", what)
+	case sealed[0] != sealVersion:
+		return nil, fleet.Errorf(fleet.CodeVersion, "open %s: sealed in version %d", what, sealed[0]).
+			WithHint("a newer release wrote it; upgrade this hub")
+	}
+	nonce, sealed := sealed[1:1+aead.NonceSize()], sealed[1+aead.NonceSize():]
+	plain, err := aead.Open(nil, nonce, sealed, additional)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "open %s: changed, or sealed for another cluster or purpose", what)
+	}
+	return plain, nil
 }
 
 // sealData is the additional data that binds the secrets to their cluster.
@@ -108,29 +134,15 @@ func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	}
 	i := slices.IndexFunc(keys, func(k StateKey) bool { return k.ID() == c.SealKey })
 	if i < 0 {
-		return state.Cluster{}, missingStateKey(c, keys)
+		return state.Cluster{}, missingStateKey(fmt.Sprintf("open the secrets of cluster %s: they are", fleet.Short(c.ID)), c.SealKey, keys)
 	}
-	aead, err := keys[i].newAEADCipher()
+	what := fmt.Sprintf("the secrets of cluster %s", fleet.Short(c.ID))
+	plain, err := keys[i].decryptBytes(what, c.Sealed, sealData(c))
 	if err != nil {
 		return state.Cluster{}, err
 	}
-	damaged := func(why string) error {
-		return fleet.Errorf(fleet.CodeInvalid, "open the secrets of cluster %s: %s", fleet.Short(c.ID), why)
-	}
-	if c.Sealed[0] != sealVersion {
-		return state.Cluster{}, fleet.Errorf(fleet.CodeVersion, "open the secrets of cluster %s: they are sealed in version %d", fleet.Short(c.ID), c.Sealed[0]).
-			WithHint("a newer release wrote it; upgrade this hub")
-	}
-	sealed := c.Sealed[1:]
-	if len(sealed) < aead.NonceSize() {
-		return state.Cluster{}, damaged("they are cut short")
-	}
-	plain, err := aead.Open(nil, sealed[:aead.NonceSize()], sealed[aead.NonceSize():], sealData(c))
-	if err != nil {
-		return state.Cluster{}, damaged("they were changed, or sealed for another cluster")
-	}
 	if len(plain) < 4 || uint64(binary.BigEndian.Uint32(plain)) > uint64(len(plain)-4) {
-		return state.Cluster{}, damaged("their length is wrong")
+		return state.Cluster{}, fleet.Errorf(fleet.CodeInvalid, "open %s: their length is wrong", what)
 	}
 	n := binary.BigEndian.Uint32(plain)
 	c.CAKey, c.GossipKey = plain[4:4+n], plain[4+n:]
@@ -138,8 +150,9 @@ func OpenCluster(c state.Cluster, keys []StateKey) (state.Cluster, error) {
 	return c, nil
 }
 
-// missingStateKey returns the error for secrets that none of this hub's keys opens.
-func missingStateKey(c state.Cluster, keys []StateKey) error {
+// missingStateKey returns the error for something that is sealed with the key named id, which this hub does not have.
+// what begins the message, up to "they are" or "it is".
+func missingStateKey(what, id string, keys []StateKey) error {
 	has := "this hub has none"
 	if len(keys) > 0 {
 		var ids []string
@@ -148,9 +161,8 @@ func missingStateKey(c state.Cluster, keys []StateKey) error {
 		}
 		has = "this hub has " + strings.Join(ids, ", ")
 	}
-	return fleet.Errorf(fleet.CodeUnavailable, "open the secrets of cluster %s: they are sealed with the state key %s, and %s",
-		fleet.Short(c.ID), c.SealKey, has).
-		WithHint("this hub fetches the key when it reaches another hub; otherwise copy the file identity/state-key from another hub's data directory, or from a backup of this one")
+	return fleet.Errorf(fleet.CodeUnavailable, "%s sealed with the state key %s, and %s", what, id, has).
+		WithHint("this hub fetches the key when it reaches another hub; otherwise copy the file identity/state-key from another hub's data directory, or from a backup of this one, and restart this hub")
 }
 
 // SaveStateKeys writes the keys below dir, durably and with mode 0600.
