@@ -48,6 +48,7 @@ hub/gateway             < fleet syncproto hub/rpc hub/state
 hub/liveness            < fleet syncproto hub/rpc hub/state
 hub/members             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
+hub/secrets             < fleet hub/rpc hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state

@@ -16,10 +16,11 @@ const NextTokenHeader = "X-Nomad-NextToken"
 const TokenHeader = "X-Nomad-Token"
 
 // CodeHeader is the header with the fleet.Code of an error, HintHeader that with its hint. The body is the error's
-// text, as Nomad's clients expect.
+// text, as Nomad's clients expect. Where the body is an object, such as a variable, MessageHeader has the text.
 const (
-	CodeHeader = "X-Skerry-Code"
-	HintHeader = "X-Skerry-Hint"
+	CodeHeader    = "X-Skerry-Code"
+	HintHeader    = "X-Skerry-Hint"
+	MessageHeader = "X-Skerry-Message"
 )
 
 // Status returns the HTTP status of an error with the code c.

@@ -114,6 +114,12 @@ type SchedulerSetConfigurationResponse struct {
 	Index   fleet.Index
 }
 
+// RotatedKey answers the rotation of the root key, with the new one.
+type RotatedKey struct {
+	Key   fleet.RootKey
+	Index fleet.Index
+}
+
 // RestoreAnswer answers the restore of a snapshot.
 type RestoreAnswer struct {
 	Index       fleet.Index // of the entry that restored it

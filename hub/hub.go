@@ -29,6 +29,7 @@ import (
 	"skerry/hub/rollout"
 	"skerry/hub/rpc"
 	"skerry/hub/scheduler"
+	"skerry/hub/secrets"
 	"skerry/hub/snapshot"
 	"skerry/hub/state"
 	"skerry/internal/datadir"
@@ -59,6 +60,8 @@ type Hub struct {
 	members   *members.Members
 	keyring   *pki.Keyring
 	enrolment *pki.Enrolment
+	secrets   *secrets.Secrets
+	locks     *secrets.Locks
 	liveness  *liveness.Liveness
 	gateway   *gateway.Gateway
 	remote    *gateway.Remote // sessions of all hubs

@@ -84,6 +84,8 @@ func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 		"rollout":   h.rollouts.Lead,
 		"restores":  h.restorer.DropUnfinished,
 		"secrets":   h.keyring.SealSecrets,
+		"rekeying":  h.secrets.Lead,
+		"locks":     h.locks.Lead,
 	} {
 		group.Go(func() error {
 			if err := run(ctx); err != nil && ctx.Err() == nil {

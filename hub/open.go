@@ -130,7 +130,7 @@ func (h *Hub) ownCredentials() (creds pki.Credentials, known bool, err error) {
 // openComponents creates the components, which need the hub's identity, in the order in which they need each other.
 func (h *Hub) openComponents() error {
 	for _, open := range []func() error{
-		h.openPeers, h.openConsensus, h.openMembers, h.openBootstrap, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openAPI,
+		h.openPeers, h.openConsensus, h.openMembers, h.openBootstrap, h.openEdges, h.openScheduling, h.openLeaderComponents, h.openEnrolment, h.openSecrets, h.openAPI,
 	} {
 		if err := open(); err != nil {
 			return err
@@ -150,6 +150,7 @@ func (h *Hub) serveCalls() {
 	methodRaftStatus.Handle(h.peers, func(context.Context, string, struct{}) (api.Standing, error) { return h.raftStatus(), nil })
 	h.restorer.ServeCalls()
 	h.keyring.ServeCalls()
+	h.locks.ServeCalls()
 }
 
 // openPeers sets this hub's addresses, and creates the connection pools for calls and for Raft.
@@ -390,7 +391,7 @@ func (h *Hub) openAPI() error {
 	}
 	var err error
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store),
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})

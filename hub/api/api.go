@@ -111,6 +111,24 @@ type Events interface {
 	Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
 }
 
+// Secrets encrypts the items of variables, and decrypts them.
+type Secrets interface {
+	// Decrypt decrypts the items of a variable. CodeUnavailable: this hub lacks a key, and the error says what to do.
+	Decrypt(v *state.Variable) (fleet.VariableItems, error)
+	// Commit encrypts items and commits the command that has them.
+	Commit(ctx context.Context, ns, path string, items fleet.VariableItems, command func(state.SealedItems) state.Command) (state.Result, error)
+	// Rotate makes a new root key active. With full all variables are encrypted with it, in the background.
+	Rotate(ctx context.Context, full bool) (fleet.RootKey, error)
+	// CheckKeys returns an error if this hub could not decrypt the variables in v, such as those of a snapshot.
+	CheckKeys(v *state.View) error
+}
+
+// Locks keeps the locks of variables alive.
+type Locks interface {
+	// RenewLock starts the TTL of a lock again. CodeConflict: the variable does not have that lock any more.
+	RenewLock(ctx context.Context, ns, path, id string) error
+}
+
 // DryRun is the predicted effect of registering a job.
 type DryRun struct {
 	Groups map[string]fleet.DesiredUpdates
@@ -135,6 +153,8 @@ type Config struct {
 	Jobs    Jobs
 	Garbage Garbage
 	Events  Events
+	Secrets Secrets
+	Locks   Locks
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	Configs validate.ConfigChecks
@@ -166,8 +186,8 @@ type API struct {
 
 // New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.
 func New(cfg Config) (*API, error) {
-	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil || cfg.Events == nil {
-		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs, Garbage and Events are required")
+	if cfg.State == nil || cfg.Cluster == nil || cfg.Edges == nil || cfg.Jobs == nil || cfg.Garbage == nil || cfg.Events == nil || cfg.Secrets == nil || cfg.Locks == nil {
+		return nil, errors.New("make the HTTP API: State, Cluster, Edges, Jobs, Garbage, Events, Secrets and Locks are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -237,6 +257,8 @@ func (a *API) declareEndpoints() []endpoint {
 		a.volumeEndpoints(),
 		a.prefetchEndpoints(),
 		a.tokenEndpoints(),
+		a.keyringEndpoints(),
+		a.variableEndpoints(),
 	} {
 		all = append(all, some...)
 	}

@@ -161,7 +161,7 @@ const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 func mustServe(tb testing.TB) (*fakeHub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &fakeHub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: refuseUnsupported}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -569,7 +569,7 @@ func TestProfiles(t *testing.T) {
 		{true, "192.0.2.7:4000", http.StatusForbidden},
 		{true, "@", http.StatusForbidden},
 	} {
-		a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Debug: tc.debug})
+		a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Debug: tc.debug})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -605,7 +605,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func mustSpeak(tb testing.TB, addr, request, host string, headers []string) (int
 // The address that a connection came in on is the hub's own.
 func TestHostOfTheConnection(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func withLocalAddr(ctx context.Context, addr string) context.Context {
 // other page than the hub's own.
 func FuzzCheckBrowser(f *testing.F) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: []string{"hub.example"}})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: []string{"hub.example"}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -72,6 +72,11 @@ func onPool(capability string) requirement {
 func inRequestNamespace(any ...string) requirement { return requirement{"namespace", any, ofRequest} }
 func inObjectNamespace(any ...string) requirement  { return requirement{"namespace", any, ofObject} }
 
+// onVariable requires a capability on the path of a variable, which the request names.
+func onVariable(capability string) requirement {
+	return requirement{"variables", []string{capability}, ofObject}
+}
+
 // String returns the requirement as the documentation shows it; "": it is not declared.
 func (q requirement) String() string {
 	switch {

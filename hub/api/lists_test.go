@@ -51,6 +51,8 @@ var listEndpoints = []listEndpoint{
 	{"/v1/join/tokens", "/v1/join/tokens", "ID", (*listFixture).addJoinToken},
 	{"/v1/volumes", "/v1/volumes", "ID", (*listFixture).addVolume},
 	{"/v1/namespaces", "/v1/namespaces", "Name", (*listFixture).addNamespace},
+	{"/v1/vars", "/v1/vars", "Path", (*listFixture).addVariable},
+	{"/v1/operator/keyring/keys", "/v1/operator/keyring/keys", "KeyID", (*listFixture).addRootKey},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
 	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
 	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
@@ -66,7 +68,7 @@ var noLists = []string{
 	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/action", "/v1/job/{id}/actions", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
 	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/join/token/{id}", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
 	"/v1/node/{id}/history", "/v1/node/pool/{name}", "/v1/operator/autopilot/health", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
-	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers", "/v1/volume/host/{id}",
+	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers", "/v1/var/{path...}", "/v1/volume/host/{id}",
 }
 
 // TestEveryListIsKnown fails for an endpoint that is neither in listEndpoints, which the other tests try, nor in
@@ -123,7 +125,7 @@ type listFixture struct {
 
 func newListFixture(t *testing.T) *listFixture {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Drivers: []string{"sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"sim"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +148,8 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addPrefetch()
 		l.addRevocation()
 		l.addJoinToken()
+		l.addRootKey()
+		l.addVariable()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -206,6 +210,15 @@ func (l *listFixture) addRevocation() {
 func (l *listFixture) addJoinToken() {
 	l.n++
 	mustApply(l.t, l.hub, state.Token{Token: state.JoinToken{ID: fmt.Sprintf("token%03d", l.n), Hash: []byte{1}, Roles: []string{"edge"}}})
+}
+
+func (l *listFixture) addRootKey() {
+	l.mustAnswerOK(http.MethodPut, "/v1/operator/keyring/rotate", "")
+}
+
+func (l *listFixture) addVariable() {
+	l.n++
+	l.mustAnswerOK(http.MethodPut, fmt.Sprintf("/v1/var/v%d", l.n), `{"Items": {"k": "v"}}`)
 }
 
 func (l *listFixture) addNodePool() {

@@ -22,7 +22,7 @@ func TestMonitor(t *testing.T) {
 	h, _, _ := mustServe(t)
 	tap := logtap.New()
 	log := tap.WrapLogger(slog.New(slog.DiscardHandler))
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Logs: tap})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Logs: tap})
 	if err != nil {
 		t.Fatal(err)
 	}

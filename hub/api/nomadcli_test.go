@@ -84,7 +84,7 @@ func TestNomadsClientStoresAPoolByItsName(t *testing.T) {
 func TestAgentsHealthHasTheEdgeInItsProcess(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
 	var wrong error
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, EdgeHealth: func() error { return wrong }})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, EdgeHealth: func() error { return wrong }})
 	if err != nil {
 		t.Fatal(err)
 	}

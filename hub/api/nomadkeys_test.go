@@ -45,6 +45,7 @@ type (
 		Name, Command, TaskName, TaskGroupName string
 		Args                                   []string
 	}
+	rotatedKeyAnswer struct{ Key *nomad.RootKeyMeta }
 )
 
 // answered says, by endpoint, into which type Nomad's published client reads the answer.
@@ -143,6 +144,13 @@ var answered = map[string]any{
 	"GET /v1/operator/autopilot/health":         nomad.OperatorHealthReply{},
 	"GET /v1/operator/scheduler/configuration":  nomad.SchedulerConfigurationResponse{},
 	"PUT /v1/operator/scheduler/configuration":  nomad.SchedulerSetConfigurationResponse{},
+	"GET /v1/operator/keyring/keys":             []*nomad.RootKeyMeta{},
+	"PUT /v1/operator/keyring/rotate":           rotatedKeyAnswer{},
+	"DELETE /v1/operator/keyring/key/{id}":      none{},
+	"GET /v1/vars":                              []*nomad.VariableMetadata{},
+	"GET /v1/var/{path...}":                     nomad.Variable{},
+	"PUT /v1/var/{path...}":                     nomad.Variable{},
+	"DELETE /v1/var/{path...}":                  none{},
 	"PUT /v1/system/gc":                         none{},
 	"PUT /v1/system/reconcile/summaries":        none{},
 	"GET /v1/client/stats":                      nomad.HostStats{},
@@ -175,7 +183,7 @@ var unwalked = map[string]string{
 // topics has the type of the object in the events of each topic.
 var topics = map[string]any{
 	"Allocation": nomad.Allocation{}, "Deployment": nomad.Deployment{}, "Evaluation": nomad.Evaluation{}, "Job": nomad.Job{},
-	"Node": nomad.Node{}, "NodePool": nomad.NodePool{}, "Service": nomad.ServiceRegistration{},
+	"Node": nomad.Node{}, "NodePool": nomad.NodePool{}, "Service": nomad.ServiceRegistration{}, "Variable": nomad.VariableMetadata{},
 }
 
 // fill says how far the answers fill a key.
@@ -344,7 +352,7 @@ func endpointOf(a answer) string {
 	return best
 }
 
-var placeholder = regexp.MustCompile(`\\\{[a-z]+\\\}`)
+var placeholder = regexp.MustCompile(`\\\{[a-z]+(\\\.){0,3}\\\}`)
 
 func closer(best, known, path string) string {
 	pattern := "^" + placeholder.ReplaceAllString(regexp.QuoteMeta(known), "[^/]+") + "$"

@@ -220,6 +220,30 @@ func (c *devCluster) lookAtNodes() {
 	c.mustSucceed(err)
 }
 
+// changeVariables stores, locks and deletes a variable, and replaces the key that it is encrypted with.
+func (c *devCluster) changeVariables() {
+	c.tb.Helper()
+	v, _, err := c.Variables().Create(&nomad.Variable{Path: "settings", Items: nomad.VariableItems{"a": "b"}}, nil)
+	c.mustSucceed(err)
+	v.Lock = &nomad.VariableLock{TTL: "1m"}
+	v, _, err = c.Variables().AcquireLock(v, nil)
+	c.mustSucceed(err)
+	_, _, err = c.Variables().Read("settings", nil)
+	c.mustSucceed(err)
+	_, _, err = c.Variables().List(nil)
+	c.mustSucceed(err)
+	_, _, err = c.Variables().RenewLock(v, nil)
+	c.mustSucceed(err)
+	_, _, err = c.Variables().ReleaseLock(v, nil)
+	c.mustSucceed(err)
+	c.mustReturn(c.Variables().Delete("settings", nil))
+	former, _, err := c.Keyring().List(nil)
+	c.mustSucceed(err)
+	_, _, err = c.Keyring().Rotate(&nomad.KeyringRotateOptions{}, nil)
+	c.mustSucceed(err)
+	c.mustReturn(c.Keyring().Delete(&nomad.KeyringDeleteOptions{KeyID: former[0].KeyID}, nil))
+}
+
 func (c *devCluster) changeClusterSettings() {
 	c.tb.Helper()
 	c.mustReturn(c.Namespaces().Register(&nomad.Namespace{
@@ -240,6 +264,7 @@ func (c *devCluster) changeClusterSettings() {
 	_, _, err = c.NodePools().Info("farms", nil)
 	c.mustSucceed(err)
 	c.mustReturn(c.NodePools().Delete("farms", nil))
+	c.changeVariables()
 	all := func(on bool) {
 		c.changeScheduler(func(conf *nomad.SchedulerConfiguration) {
 			conf.RejectJobRegistration = on

@@ -194,6 +194,17 @@ func selectItems[T any](items iter.Seq[T], wanted func(T) bool) iter.Seq[T] {
 	}
 }
 
+// mapItems iterates over the results of f for the items.
+func mapItems[T, S any](items iter.Seq[T], f func(T) S) iter.Seq[S] {
+	return func(yield func(S) bool) {
+		for it := range items {
+			if !yield(f(it)) {
+				return
+			}
+		}
+	}
+}
+
 // passesFilter reports whether an item passes the filter. It fails if the filter names a field that the item lacks.
 func (p pages) passesFilter(item any) (ok bool, err error) {
 	if p.filter == nil {

@@ -261,7 +261,7 @@ func FuzzLists(f *testing.F) {
 	h, _, c := mustServe(f)
 	mustJobs(f, c, 3)
 	mustPlace(f, h, "j01")
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"raw_exec"}})
 	if err != nil {
 		f.Fatal(err)
 	}

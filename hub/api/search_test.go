@@ -73,7 +73,7 @@ func TestSearchFuzzy(t *testing.T) {
 
 func TestBadSearches(t *testing.T) {
 	h, _, _ := mustServe(t)
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts})
 	if err != nil {
 		t.Fatal(err)
 	}

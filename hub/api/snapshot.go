@@ -83,9 +83,13 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}
+	force, err := queryFlag(r, "force", false)
 	var done api.RestoreAnswer
-	if _, err = f.Seek(0, io.SeekStart); err == nil {
-		done, err = a.rehearseRestore(f)
+	if err == nil {
+		_, err = f.Seek(0, io.SeekStart)
+	}
+	if err == nil {
+		done, err = a.rehearseRestore(f, force)
 	}
 	if err == nil {
 		_, err = f.Seek(0, io.SeekStart)
@@ -101,8 +105,16 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 }
 
 // rehearseRestore restores a snapshot into a copy of the state, and returns what the copy has. It changes nothing.
-func (a *API) rehearseRestore(f io.Reader) (api.RestoreAnswer, error) {
+// Without force it fails if this hub lacks the key that decrypts the snapshot's variables.
+func (a *API) rehearseRestore(f io.Reader, force bool) (api.RestoreAnswer, error) {
 	v, err := a.cfg.State.View().TryRestore(f, time.Now().UnixNano())
+	if err == nil && !force {
+		if err = a.cfg.Secrets.CheckKeys(v); err != nil {
+			e := fleet.AsError(err)
+			err = fleet.Errorf(e.Code, "restore a snapshot: %s", e.Message).
+				WithHint("%s; --force restores the snapshot with variables that nobody can read until a hub has the key", e.Hint)
+		}
+	}
 	if err != nil {
 		e := fleet.AsError(err)
 		return api.RestoreAnswer{}, fleet.Errorf(e.Code, "%s; nothing was changed", e.Message).WithHint("%s", e.Hint)

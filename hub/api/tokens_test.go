@@ -18,7 +18,7 @@ import (
 func TestJoinTokens(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
 	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, Now: func() time.Time { return now }})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Now: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,13 @@
+package hub
+
+import "skerry/hub/secrets"
+
+// openSecrets creates the components for variables, which need the keyring.
+func (h *Hub) openSecrets() error {
+	log := h.log.With("component", "secrets")
+	h.secrets = secrets.New(secrets.Config{
+		State: h.store, Apply: h.node, Lead: h.leaderApplier(), Wrap: h.keyring, Now: h.cfg.Now, Log: log,
+	})
+	h.locks = secrets.NewLocks(secrets.LocksConfig{Hub: h.hubID(), State: h.store, Lead: h.leaderApplier(), Peers: h.peers, Log: log})
+	return nil
+}
