@@ -13,8 +13,9 @@ import (
 	"skerry/fleet"
 )
 
-// maxErrorText bounds what is read of an error's text, in bytes.
-const maxErrorText = 64 << 10
+// maxErrorText bounds what is read of an error's text, or of the object in its place, in bytes. A variable of 64 KiB is
+// up to six times as large in JSON.
+const maxErrorText = 1 << 20
 
 // Error is a hub's answer that reports a failure, or says that no hub answered. It wraps the fleet.Error that has the
 // code, message and hint.
@@ -22,6 +23,8 @@ type Error struct {
 	Status int // of HTTP; 0: there is no answer
 	Err    *fleet.Error
 	Cause  error // why there is no answer
+
+	object []byte // JSON of the object that the answer has instead of a text; nil: none
 }
 
 // Error returns the message and the hint.
@@ -77,11 +80,15 @@ func readErrorAnswer(resp *http.Response, path string) error {
 		Code: fleet.Code(resp.Header.Get(api.CodeHeader)), Hint: hint,
 		Message: strings.TrimSuffix(strings.TrimSpace(string(text)), " ("+hint+")"),
 	}
+	var object []byte
+	if said := resp.Header.Get(api.MessageHeader); said != "" {
+		e.Message, object = said, text
+	}
 	if e.Code == "" {
 		e.Code = fleet.CodeInternal
 	}
 	if e.Message == "" {
 		e.Message = fmt.Sprintf("ask the hub for %s: %s", path, resp.Status)
 	}
-	return &Error{Status: resp.StatusCode, Err: e}
+	return &Error{Status: resp.StatusCode, Err: e, object: object}
 }

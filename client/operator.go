@@ -63,9 +63,10 @@ func (c *Client) Snapshot(ctx context.Context) (io.ReadCloser, error) {
 	return c.openStream(ctx, snapshotPath, nil)
 }
 
-// RestoreSnapshot replaces the cluster's state by a snapshot.
-func (c *Client) RestoreSnapshot(ctx context.Context, snapshot io.Reader) (api.RestoreAnswer, error) {
-	return writeRequest[api.RestoreAnswer](ctx, c, http.MethodPut, snapshotPath, nil, snapshot)
+// RestoreSnapshot replaces the cluster's state by a snapshot. With force it also restores one whose variables the hub
+// cannot decrypt.
+func (c *Client) RestoreSnapshot(ctx context.Context, snapshot io.Reader, force bool) (api.RestoreAnswer, error) {
+	return writeRequest[api.RestoreAnswer](ctx, c, http.MethodPut, snapshotPath, url.Values{"force": {flag(force)}}, snapshot)
 }
 
 // CollectGarbage removes ended jobs, evaluations and allocations from the hubs now.

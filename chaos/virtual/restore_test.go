@@ -161,7 +161,7 @@ func TestRestoreWhileTheFleetRuns(t *testing.T) {
 				asked = h
 			}
 		}
-		done, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file))
+		done, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file), false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -248,7 +248,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 			}
 			answered := make(chan error, 1)
 			go func() {
-				_, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file))
+				_, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file), false)
 				answered <- err
 			}()
 			time.Sleep(after)
@@ -271,7 +271,7 @@ func TestRestoreSurvivesTheLeader(t *testing.T) {
 				_, under := v.Restoring()
 				return !under
 			})
-			if _, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file)); err != nil {
+			if _, err := asked.RestoreSnapshot(context.Background(), bytes.NewReader(file), false); err != nil {
 				t.Errorf("killed after %s, restored again: %v", after, err)
 			}
 			mustCome(t, c, 10*time.Minute, "it is restored, and runs", func(v *state.View) bool {

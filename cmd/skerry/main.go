@@ -29,6 +29,7 @@ import (
 	"skerry/cmd/skerry/node"
 	"skerry/cmd/skerry/operator"
 	"skerry/cmd/skerry/service"
+	"skerry/cmd/skerry/variable"
 	"skerry/cmd/skerry/volume"
 	"skerry/drivers/builtin"
 )
@@ -76,7 +77,7 @@ func rootCommand() *cobra.Command {
 	s := &command.Session{}
 	nouns := []*cobra.Command{
 		job.Command(s), node.FleetCommand(s), node.Command(s), alloc.Command(s), eval.Command(s), operator.Command(s, recoverCommand(s)),
-		operator.SystemCommand(s), deployment.Command(s), service.Command(s), job.ScalingCommand(s), namespace.Command(s), volume.Command(s),
+		operator.SystemCommand(s), deployment.Command(s), service.Command(s), job.ScalingCommand(s), namespace.Command(s), volume.Command(s), variable.Command(s),
 		operator.MonitorCommand(s), operator.TokenCommand(s), job.ActionCommand(s), hubcontext.Command(s),
 	}
 	short := shortcuts(s)

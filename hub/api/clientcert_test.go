@@ -16,7 +16,7 @@ import (
 // A hub that asks for certificates serves those alone that the TLS server has verified, and no machine of the cluster.
 func TestClientsWithoutACertificateAreRefused(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Hosts: testHosts, NeedsCertificate: true})
+	a, err := api.New(api.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, NeedsCertificate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestClientsWithoutACertificateAreRefused(t *testing.T) {
 func TestNamesOfTheCertificateAreTheHubs(t *testing.T) {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
 	a, err := api.New(api.Config{
-		State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h,
+		State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h),
 		Certified: func(host string) bool { return host == "hub.example" },
 	})
 	if err != nil {

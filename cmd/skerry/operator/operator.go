@@ -23,6 +23,8 @@ func Command(s *command.Session, recover *cobra.Command) *cobra.Command {
 			listPeersCommand(s), transferCommand(s), removePeerCommand(s), recover),
 		command.Group("autopilot", "Show the health of the hubs", healthCommand(s)),
 		command.Group("scheduler", "Show and change the scheduler configuration", getConfigCommand(s), setConfigCommand(s)),
+		command.Group("root", "Manage the root of the cluster's encryption",
+			command.Group("keyring", "Show and change the keys that encrypt variables", listKeysCommand(s), rotateKeyCommand(s), removeKeyCommand(s))),
 		command.Group("snapshot", "Save, inspect and restore snapshots of the cluster's state",
 			saveCommand(s), restoreCommand(s), inspectCommand(s)))
 }

@@ -7,6 +7,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,6 +96,9 @@ func inspectCommand(s *command.Session) *cobra.Command {
 				t.Add("Allocations", count.Allocations)
 				t.Add("Evaluations", count.Evaluations)
 				t.Add("Deployments", count.Deployments)
+				t.Add("Variables", count.Variables)
+				t.Add("Root keys", count.RootKeys)
+				t.AddSet("State keys", strings.Join(count.StateKeys, ", "))
 				c.Out.Table(t)
 			})
 			return nil
@@ -106,12 +111,17 @@ type objectCount struct {
 	Cluster                                                  string
 	Index                                                    fleet.Index
 	Hubs, Nodes, Jobs, Allocations, Evaluations, Deployments int
+	Variables, RootKeys                                      int
+	StateKeys                                                []string // that the hubs need to decrypt the variables and the CA's key
 }
 
 func countObjects(v *state.View) objectCount {
 	count := objectCount{Index: v.Index(), Hubs: len(v.Hubs())}
 	if c, ok := v.Cluster(); ok {
 		count.Cluster = c.ID
+		if c.SealKey != "" {
+			count.StateKeys = []string{c.SealKey}
+		}
 	}
 	for range v.Nodes("") {
 		count.Nodes++
@@ -128,11 +138,21 @@ func countObjects(v *state.View) objectCount {
 	for range v.Deployments("*", "") {
 		count.Deployments++
 	}
+	for range v.Variables("*", "") {
+		count.Variables++
+	}
+	for k := range v.RootKeys() {
+		count.RootKeys++
+		if !slices.Contains(count.StateKeys, k.WrappedBy) {
+			count.StateKeys = append(count.StateKeys, k.WrappedBy)
+		}
+	}
 	return count
 }
 
 func restoreCommand(s *command.Session) *cobra.Command {
-	return &cobra.Command{
+	force := false
+	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore the cluster's state from a snapshot", Args: cobra.ExactArgs(1),
 		Long: `Replace the cluster's state by a saved one, on all hubs, while they run.
 
@@ -143,18 +163,22 @@ snapshot does not know, allocations that have ended do not run again, and alloca
 the snapshot does not have keep running and are listed by "skerry fleet status".
 
 The file is checked first. A damaged snapshot, or one of another cluster, is refused
-before anything is changed.`,
+before anything is changed. So is one with variables that the hub cannot decrypt, because
+it lacks the state key: then --force restores everything else, and the variables can be
+read as soon as a hub has the key.`,
 		RunE: s.Run(func(c *command.Call) error {
 			f, err := os.Open(c.Args[0])
 			if err != nil {
 				return fleet.Errorf(fleet.CodeInvalid, "restore a snapshot: %w", err)
 			}
 			defer f.Close()
-			done, err := c.Hub.RestoreSnapshot(c.Context(), f)
+			done, err := c.Hub.RestoreSnapshot(c.Context(), f, force)
 			if err == nil {
 				c.Out.Say(done, "State restored from %s: as of entry %d, with %d jobs and %d nodes", c.Args[0], done.RestoredTo, done.Jobs, done.Nodes)
 			}
 			return err
 		}),
 	}
+	cmd.Flags().BoolVar(&force, "force", false, "restore the snapshot although its variables cannot be decrypted")
+	return cmd
 }
