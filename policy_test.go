@@ -52,6 +52,7 @@ hub/secrets             < fleet hub/rpc hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
+hub/audit               < fleet api
 hub/api                 < fleet api syncproto hub/state
 hub                     < fleet reconcile syncproto drivers
 
@@ -107,6 +108,7 @@ cmd/skerry/progress     < fleet api cmd/console
 cmd/skerry/follow       < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
 cmd/skerry/terminal     < fleet client cmd/console cmd/skerry/command
 cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
+cmd/skerry/audit        < fleet api cmd/console cmd/skerry/command
 cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry/follow
 cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
 cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal

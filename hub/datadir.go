@@ -13,7 +13,8 @@ const dataVersion = 1
 // Names below a hub's data directory, beside those of package pki.
 const (
 	resetKeyFile = "reset-key"
-	raftDir      = "raft"             // log and snapshots
+	raftDir      = "raft" // log and snapshots
+	auditDir     = "audit"
 	edgeFile     = "identity/node-id" // in an edge's data directory, and never in a hub's
 )
 

@@ -14,6 +14,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/api"
+	"skerry/hub/audit"
 	"skerry/hub/bootstrap"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -73,6 +74,7 @@ type Hub struct {
 	periodic  *periodic.Launcher
 	rollouts  *rollout.Watcher
 	restorer  *snapshot.Restorer
+	audit     *audit.Log
 	api       *api.API
 
 	closing sync.Once
@@ -107,6 +109,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		"bootstrap": h.bootstrap.Run,
 		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.Ready()}.Run,
 		"streams":   h.serveStreams,
+		"audit":     h.audit.Run,
 	}
 	if h.https != nil {
 		runs["certificate"] = h.https.Run
@@ -135,6 +138,9 @@ func (h *Hub) Close() error {
 		}
 		h.closePools()
 		errs = append(errs, h.closeSockets())
+		if h.audit != nil {
+			errs = append(errs, h.audit.Close())
+		}
 		if h.dir != nil {
 			errs = append(errs, h.dir.Close())
 		}

@@ -13,6 +13,7 @@ import (
 	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/hub/api"
+	"skerry/hub/audit"
 	"skerry/hub/bootstrap"
 	"skerry/hub/broker"
 	"skerry/hub/collector"
@@ -390,8 +391,13 @@ func (h *Hub) openAPI() error {
 		certified, needsCertificate = h.https.IsFor, h.https.NeedsClientCertificate()
 	}
 	var err error
+	if h.audit, err = audit.Open(audit.Config{
+		Dir: h.dir.File(auditDir), Hub: h.hubID(), Now: h.cfg.Now, Log: h.log.With("component", "audit"),
+	}); err != nil {
+		return err
+	}
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks,
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})

@@ -155,6 +155,7 @@ type Config struct {
 	Events  Events
 	Secrets Secrets
 	Locks   Locks
+	Audit   Audit // nil: none is kept
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	Configs validate.ConfigChecks
@@ -214,9 +215,18 @@ func New(cfg Config) (*API, error) {
 	return a, nil
 }
 
-// ServeHTTP serves one request. It refuses requests that a foreign web page may have sent (checkBrowser), clients
-// without the certificate that they need, and requests for another region: a hub does not forward them.
+// ServeHTTP serves one request, and appends it to the audit if it has to be there.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if a.cfg.Audit == nil {
+		a.serveRequest(w, r)
+		return
+	}
+	a.serveAudited(w, r)
+}
+
+// serveRequest serves one request. It refuses requests that a foreign web page may have sent (checkBrowser), clients
+// without the certificate that they need, and requests for another region: a hub does not forward them.
+func (a *API) serveRequest(w http.ResponseWriter, r *http.Request) {
 	if err := cmp.Or(a.checkBrowser(r), a.checkCertificate(r)); err != nil {
 		a.writeError(w, err)
 		return
@@ -259,6 +269,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.tokenEndpoints(),
 		a.keyringEndpoints(),
 		a.variableEndpoints(),
+		a.auditEndpoints(),
 	} {
 		all = append(all, some...)
 	}

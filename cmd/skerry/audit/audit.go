@@ -1,0 +1,245 @@
+// Package audit has the commands of skerry audit. It starts no goroutine; export writes a file.
+package audit
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"skerry/api"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/command"
+	"skerry/fleet"
+)
+
+// Command is skerry audit.
+func Command(s *command.Session) *cobra.Command {
+	return command.Group("audit", "Show, check and export what was asked of a hub",
+		listCommand(s), verifyCommand(s), exportCommand(s))
+}
+
+// scanEntries calls do for each line of an audit, with its entry.
+func scanEntries(r io.Reader, do func(line []byte, e api.AuditEntry) error) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, api.MaxAuditLine)
+	for n := 1; lines.Scan(); n++ {
+		var e api.AuditEntry
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fleet.Errorf(fleet.CodeInvalid, "read the audit: line %d: %w", n, err)
+		}
+		if err := do(lines.Bytes(), e); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return fmt.Errorf("read the audit: %w", err)
+	}
+	return nil
+}
+
+func listCommand(s *command.Session) *cobra.Command {
+	var after uint64
+	var last int
+	c := &cobra.Command{
+		Use: "list", Short: "List what was asked of this hub: changes, commands in tasks, and refusals", Args: cobra.NoArgs,
+		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context.",
+		RunE: s.Run(func(c *command.Call) error {
+			if last < 1 {
+				return fleet.Errorf(fleet.CodeInvalid, "list the audit: --last %d is less than 1", last)
+			}
+			from, err := c.Hub.Audit(c.Context(), after)
+			if err != nil {
+				return err
+			}
+			defer from.Close()
+			list := []api.AuditEntry{}
+			err = scanEntries(from, func(_ []byte, e api.AuditEntry) error {
+				if len(list) == last {
+					list = list[1:]
+				}
+				list = append(list, e)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			c.Out.Show(list, func() {
+				console.List[api.AuditEntry]{
+					None: "Nothing was asked of this hub.", Heads: []string{"ENTRY", "TIME", "WHO", "FROM", "WHAT", "ANSWER"},
+					Row: func(e api.AuditEntry) []any {
+						return []any{e.Seq, console.LocalTime(e.Time), who(e.Actor), e.Source, what(e), answer(e)}
+					},
+				}.Write(c.Out, list)
+			})
+			return nil
+		}),
+	}
+	c.Flags().Uint64Var(&after, "after", 0, "only entries after the one with this number")
+	c.Flags().IntVar(&last, "last", 100, "how many entries to list, the newest ones")
+	return c
+}
+
+func who(a api.AuditActor) string { return cmp.Or(a.Accessor, a.Certificate, "-") }
+
+func what(e api.AuditEntry) string {
+	if e.Verb == api.AuditLost {
+		return fmt.Sprintf("%d entries could not be written", e.Lost)
+	}
+	if e.Namespace != "" {
+		return fmt.Sprintf("%s %s (namespace %s)", e.Verb, e.Object, e.Namespace)
+	}
+	return e.Verb + " " + e.Object
+}
+
+func answer(e api.AuditEntry) string {
+	if e.Status == 0 {
+		return ""
+	}
+	return strings.TrimSpace(strconv.Itoa(e.Status) + " " + string(e.Code))
+}
+
+// chain checks that each line follows the one before.
+type chain struct {
+	Entries     uint64
+	First, Last uint64 // their numbers
+	Hash        string // of the last line
+	headSeq     uint64
+	headHash    string
+	headSeen    bool
+}
+
+func (ch *chain) addLine(line []byte, e api.AuditEntry) error {
+	broken := func(format string, args ...any) error {
+		return fleet.Errorf(fleet.CodeInvalid, "check the audit: entry %d "+format, append([]any{e.Seq}, args...)...).
+			WithHint("somebody changed the lines, or left some out; another copy shows which")
+	}
+	switch {
+	case ch.Entries == 0:
+		ch.First = e.Seq
+	case e.Seq != ch.Last+1:
+		return broken("follows entry %d", ch.Last)
+	case e.Prev != ch.Hash:
+		return broken("does not follow from the line before it, which was changed")
+	}
+	ch.Entries, ch.Last, ch.Hash = ch.Entries+1, e.Seq, api.AuditHash(line)
+	if ch.Last == ch.headSeq {
+		if ch.headSeen = true; ch.Hash != ch.headHash {
+			return broken("has another hash than the noted one: it or a line before it was changed")
+		}
+	}
+	return nil
+}
+
+// setHead parses NUMBER:HASH, as verify has written it before.
+func (ch *chain) setHead(text string) error {
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseUint(number, 10, 64)
+	if err != nil || seq == 0 || len(hash) != len(api.AuditHash(nil)) {
+		return fleet.Errorf(fleet.CodeInvalid, "check the audit: %q is not NUMBER:HASH", text).WithHint("give what skerry audit verify has written before")
+	}
+	ch.headSeq, ch.headHash = seq, hash
+	return nil
+}
+
+func verifyCommand(s *command.Session) *cobra.Command {
+	var head string
+	c := &cobra.Command{
+		Use: "verify [FILE...]", Short: "Check that no entry of an audit was changed or left out",
+		Long: `Check that each entry follows from the one before it: in the audit of the hub that answers, or in files of
+skerry audit export or of a hub's folder audit, in their order.
+
+Who can write the hub's files can write all of them anew. So keep the line that this command ends with elsewhere, and
+give it to --head the next time: then what was there before cannot have been changed.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var ch chain
+			if head != "" {
+				if err := ch.setHead(head); err != nil {
+					return s.Out.Close(err)
+				}
+			}
+			if len(args) > 0 {
+				return s.RunOffline(func(c *command.Call) error { return verifyFiles(c, &ch) })(cmd, args)
+			}
+			return s.Run(func(c *command.Call) error {
+				from, err := c.Hub.Audit(c.Context(), 0)
+				if err != nil {
+					return err
+				}
+				defer from.Close()
+				if err := scanEntries(from, ch.addLine); err != nil {
+					return err
+				}
+				return ch.writeResult(c.Out)
+			})(cmd, args)
+		},
+	}
+	c.Flags().StringVar(&head, "head", "", "NUMBER:HASH of an earlier check, which must be part of this audit")
+	return c
+}
+
+// verifyFiles checks the files of the arguments.
+func verifyFiles(c *command.Call, ch *chain) error {
+	for _, path := range c.Args {
+		f, err := os.Open(path)
+		if err != nil {
+			return fleet.Errorf(fleet.CodeInvalid, "check the audit: %w", err)
+		}
+		if err := errors.Join(scanEntries(f, ch.addLine), f.Close()); err != nil {
+			return err
+		}
+	}
+	return ch.writeResult(c.Out)
+}
+
+// writeResult says what was checked.
+func (ch *chain) writeResult(out *console.Output) error {
+	if ch.headSeq > 0 && !ch.headSeen {
+		return fleet.Errorf(fleet.CodeInvalid, "check the audit: it has no entry %d", ch.headSeq).
+			WithHint("it ends before, or its oldest files are gone, or it is the audit of another hub")
+	}
+	if ch.Entries == 0 {
+		out.Say(ch, "There are no entries.")
+		return nil
+	}
+	out.Say(ch, "Entries %d to %d follow from each other. Keep this line: --head %d:%s", ch.First, ch.Last, ch.Last, ch.Hash)
+	return nil
+}
+
+func exportCommand(s *command.Session) *cobra.Command {
+	var after uint64
+	var file string
+	c := &cobra.Command{
+		Use: "export", Short: "Write this hub's audit as JSON lines", Args: cobra.NoArgs,
+		RunE: s.Run(func(c *command.Call) error {
+			from, err := c.Hub.Audit(c.Context(), after)
+			if err != nil {
+				return err
+			}
+			defer from.Close()
+			if file == "" {
+				return c.Out.CopyText(c.Context(), from)
+			}
+			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if err == nil {
+				_, err = io.Copy(f, from)
+				err = errors.Join(err, f.Close())
+			}
+			if err != nil {
+				return fleet.Errorf(fleet.CodeInvalid, "export the audit: %w", err)
+			}
+			c.Out.Say(struct{ File string }{file}, "The audit is in %s", file)
+			return nil
+		}),
+	}
+	c.Flags().Uint64Var(&after, "after", 0, "only entries after the one with this number")
+	c.Flags().StringVar(&file, "out", "", "file to write to, which must not exist yet (default: standard output)")
+	return c
+}
