@@ -16,6 +16,7 @@ import (
 // policy lists, for a package and all below it, what of ours it may import
 // (itself and what is below it always). The first line that matches counts.
 const policy = `
+fleet/acl               < fleet
 fleet/cron              < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
@@ -35,6 +36,7 @@ drivers                 < fleet
 devices                 < fleet
 
 hub/state               < fleet syncproto
+hub/access              < fleet hub/state
 hub/rpc                 < fleet syncproto
 hub/broker              < fleet hub/rpc hub/state
 hub/planner             < fleet hub/rpc hub/state
@@ -53,7 +55,7 @@ hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
 hub/audit               < fleet api
-hub/api                 < fleet api syncproto hub/state
+hub/api                 < fleet api syncproto hub/access hub/state
 hub                     < fleet reconcile syncproto drivers
 
 edge/contract           < fleet
@@ -113,6 +115,7 @@ cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry
 cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
 cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal
 cmd/skerry/volume       < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
+cmd/skerry/acl          < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/variable     < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/namespace    < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/node         < fleet api client syncproto/identity cmd/console cmd/skerry/command cmd/skerry/spec
@@ -133,7 +136,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/memberlist": {"hub/members"},
 	"github.com/hashicorp/go-memdb":   {"hub/state"},
 	"modernc.org/sqlite":              {"edge/journal"},
-	"github.com/hashicorp/hcl/v2":     {"fleet/jobspec", "cmd"},
+	"github.com/hashicorp/hcl/v2":     {"fleet/acl", "fleet/jobspec", "cmd"},
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api"},

@@ -279,32 +279,29 @@ func (j *Job) InDatacenter(dc string) bool {
 		return true
 	}
 	for _, pattern := range j.Datacenters {
-		if glob(pattern, dc) {
+		if MatchGlob(pattern, dc) {
 			return true
 		}
 	}
 	return false
 }
 
-// glob matches s against a pattern in which "*" stands for any characters.
-func glob(pattern, s string) bool {
-	parts := strings.Split(pattern, "*")
-	if len(parts) == 1 {
+// MatchGlob matches s against a pattern in which "*" stands for any characters.
+func MatchGlob(pattern, s string) bool {
+	first, rest, isGlob := strings.Cut(pattern, "*")
+	if !isGlob {
 		return pattern == s
 	}
-	first, last := parts[0], parts[len(parts)-1]
-	if len(s) < len(first)+len(last) || !strings.HasPrefix(s, first) || !strings.HasSuffix(s, last) {
-		return false
-	}
-	s = s[len(first) : len(s)-len(last)]
-	for _, part := range parts[1 : len(parts)-1] {
-		_, after, found := strings.Cut(s, part)
-		if !found {
-			return false
+	s, found := strings.CutPrefix(s, first)
+	for found {
+		var part string
+		part, rest, isGlob = strings.Cut(rest, "*")
+		if !isGlob {
+			return strings.HasSuffix(s, part)
 		}
-		s = after
+		_, s, found = strings.Cut(s, part)
 	}
-	return true
+	return false
 }
 
 // InPool reports whether the job may run on nodes of a pool.

@@ -1,0 +1,190 @@
+package acl
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+)
+
+// Kind is the kind of object that a rule is about: the name of its block in a policy.
+type Kind string
+
+// The kinds. A policy cannot grant KindManagement, which a management token alone has.
+const (
+	KindNamespace  Kind = "namespace"
+	KindVariables  Kind = "variables"
+	KindNode       Kind = "node"
+	KindNodePool   Kind = "node_pool"
+	KindAgent      Kind = "agent"
+	KindOperator   Kind = "operator"
+	KindQuota      Kind = "quota"
+	KindHostVolume Kind = "host_volume"
+	KindPlugin     Kind = "plugin"
+	KindSite       Kind = "site"  // the nodes of a site: what node allows is allowed there too
+	KindLocal      Kind = "local" // people on site, on the socket of an edge
+	KindManagement Kind = "management"
+)
+
+// Capability is one thing that may be done with an object of a kind.
+type Capability string
+
+// Capabilities of several kinds.
+const (
+	Deny  Capability = "deny" // takes away everything
+	List  Capability = "list"
+	Read  Capability = "read"
+	Write Capability = "write"
+)
+
+// Capabilities of a namespace.
+const (
+	ListJobs             Capability = "list-jobs"
+	ParseJob             Capability = "parse-job"
+	ReadJob              Capability = "read-job"
+	SubmitJob            Capability = "submit-job"
+	DispatchJob          Capability = "dispatch-job"
+	ReadLogs             Capability = "read-logs"
+	ReadFS               Capability = "read-fs"
+	AllocExec            Capability = "alloc-exec"
+	AllocNodeExec        Capability = "alloc-node-exec"
+	AllocLifecycle       Capability = "alloc-lifecycle"
+	SentinelOverride     Capability = "sentinel-override"
+	CSIRegisterPlugin    Capability = "csi-register-plugin"
+	CSIWriteVolume       Capability = "csi-write-volume"
+	CSIReadVolume        Capability = "csi-read-volume"
+	CSIListVolume        Capability = "csi-list-volume"
+	CSIMountVolume       Capability = "csi-mount-volume"
+	HostVolumeCreate     Capability = "host-volume-create"
+	HostVolumeRegister   Capability = "host-volume-register"
+	HostVolumeRead       Capability = "host-volume-read"
+	HostVolumeWrite      Capability = "host-volume-write"
+	HostVolumeDelete     Capability = "host-volume-delete"
+	ListScalingPolicies  Capability = "list-scaling-policies"
+	ReadScalingPolicy    Capability = "read-scaling-policy"
+	ReadJobScaling       Capability = "read-job-scaling"
+	ScaleJob             Capability = "scale-job"
+	SubmitRecommendation Capability = "submit-recommendation"
+)
+
+// Capabilities of node pools, host volumes, variables and the operator.
+const (
+	Delete         Capability = "delete"
+	MountReadOnly  Capability = "mount-readonly"
+	MountReadWrite Capability = "mount-readwrite"
+	Destroy        Capability = "destroy"
+	SnapshotSave   Capability = "snapshot-save"
+	LicenseRead    Capability = "license-read"
+)
+
+// grammar is what a block of a kind may say.
+type grammar struct {
+	labelled     bool                        // it has the name of an object, or a glob
+	policies     map[string][]Capability     // the values of policy, with the capabilities that each stands for
+	capabilities []Capability                // the values of capabilities
+	implied      map[Capability][]Capability // capabilities that another one brings with it
+}
+
+var readNamespace = []Capability{
+	ListJobs, ParseJob, ReadJob, CSIListVolume, CSIReadVolume, ReadJobScaling, ListScalingPolicies, ReadScalingPolicy,
+	HostVolumeRead,
+}
+
+var readOrWrite = map[string][]Capability{"deny": {Deny}, "read": {Read}, "write": {Read, Write}}
+
+// blocks are the blocks of a policy. That of variables is within a namespace, one path block for each rule.
+var blocks = map[Kind]grammar{
+	KindNamespace: {
+		labelled: true,
+		policies: map[string][]Capability{
+			"deny":  {Deny},
+			"read":  readNamespace,
+			"scale": {ListScalingPolicies, ReadScalingPolicy, ReadJobScaling, ScaleJob},
+			"write": append(slices.Clone(readNamespace), ScaleJob, SubmitJob, DispatchJob, ReadLogs, ReadFS, AllocExec,
+				AllocLifecycle, CSIMountVolume, CSIWriteVolume, SubmitRecommendation, HostVolumeWrite),
+		},
+		capabilities: []Capability{
+			Deny, ListJobs, ParseJob, ReadJob, SubmitJob, DispatchJob, ReadLogs, ReadFS, AllocExec, AllocNodeExec,
+			AllocLifecycle, SentinelOverride, CSIRegisterPlugin, CSIWriteVolume, CSIReadVolume, CSIListVolume,
+			CSIMountVolume, HostVolumeCreate, HostVolumeRegister, HostVolumeRead, HostVolumeWrite, HostVolumeDelete,
+			ListScalingPolicies, ReadScalingPolicy, ReadJobScaling, ScaleJob, SubmitRecommendation,
+		},
+		implied: map[Capability][]Capability{
+			HostVolumeWrite:    {HostVolumeRegister, HostVolumeCreate, HostVolumeDelete, HostVolumeRead},
+			HostVolumeRegister: {HostVolumeCreate, HostVolumeRead},
+			HostVolumeCreate:   {HostVolumeRead},
+		},
+	},
+	KindVariables: {
+		labelled:     true,
+		capabilities: []Capability{Deny, List, Read, Write, Destroy},
+		implied:      map[Capability][]Capability{Read: {List}},
+	},
+	KindNodePool: {
+		labelled:     true,
+		policies:     map[string][]Capability{"deny": {Deny}, "read": {Read}, "write": {Delete, Read, Write}},
+		capabilities: []Capability{Deny, Delete, Read, Write},
+	},
+	KindHostVolume: {
+		labelled: true,
+		policies: map[string][]Capability{"deny": {Deny}, "read": {MountReadOnly},
+			"write": {MountReadOnly, MountReadWrite}},
+		capabilities: []Capability{Deny, MountReadOnly, MountReadWrite},
+	},
+	KindSite:  {labelled: true, policies: readOrWrite},
+	KindNode:  {policies: readOrWrite},
+	KindAgent: {policies: readOrWrite},
+	KindOperator: {
+		policies:     readOrWrite,
+		capabilities: []Capability{SnapshotSave, LicenseRead},
+	},
+	KindQuota:  {policies: readOrWrite},
+	KindLocal:  {policies: readOrWrite},
+	KindPlugin: {policies: map[string][]Capability{"deny": {Deny}, "list": {List}, "read": {List, Read}}},
+}
+
+// numbered are all capabilities in a fixed order, which gives each its bit in a capabilitySet.
+var numbered = numberCapabilities()
+
+func numberCapabilities() map[Capability]capabilitySet {
+	var all []Capability
+	for _, g := range blocks {
+		all = append(all, g.capabilities...)
+		for _, expanded := range g.policies {
+			all = append(all, expanded...)
+		}
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	if len(all) > bits.UintSize {
+		panic(fmt.Sprintf("%d capabilities do not fit into a set of %d", len(all), bits.UintSize))
+	}
+	byName := make(map[Capability]capabilitySet, len(all))
+	for i, c := range all {
+		byName[c] = 1 << i
+	}
+	return byName
+}
+
+// capabilitySet is a set of capabilities. The empty one is that of a rule that grants nothing.
+type capabilitySet uint64
+
+// addCapabilities returns the set with more capabilities. A set with Deny has nothing else.
+func (s capabilitySet) addCapabilities(more []Capability) capabilitySet {
+	for _, c := range more {
+		s |= numbered[c]
+	}
+	if deny := numbered[Deny]; s&deny != 0 {
+		return deny
+	}
+	return s
+}
+
+func (s capabilitySet) deniesAll() bool { return s&numbered[Deny] != 0 }
+
+// grantsCapability tells whether the set has a capability. An unknown capability is in no set.
+func (s capabilitySet) grantsCapability(c Capability) bool {
+	return !s.deniesAll() && s&numbered[c] != 0
+}
+
+// grantsAny tells whether the set has any capability.
+func (s capabilitySet) grantsAny() bool { return s != 0 && !s.deniesAll() }
