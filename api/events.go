@@ -32,4 +32,7 @@ type EventPayload struct {
 	NodePool   *fleet.Pool                `json:",omitempty"`
 	Service    *fleet.ServiceRegistration `json:",omitempty"`
 	Variable   *fleet.VariableMeta        `json:",omitempty"`
+	ACLPolicy  *fleet.ACLPolicy           `json:",omitempty"`
+	ACLRole    *fleet.ACLRole             `json:",omitempty"`
+	ACLToken   *fleet.ACLToken            `json:",omitempty"` // without its secret
 }

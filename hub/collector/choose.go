@@ -17,15 +17,17 @@ type Choice struct {
 	Nodes       []state.CollectedNode
 	Deployments []fleet.DeploymentID
 	Prefetches  []state.EndedPrefetch // to end; their edges let the contents go
+	ACLTokens   []string              // accessors
+	OneTime     [][]byte              // hashes of one-time tokens
 }
 
 // Empty reports whether there is nothing to remove.
 func (c *Choice) Empty() bool {
-	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments)+len(c.Prefetches) == 0
+	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments)+len(c.Prefetches)+len(c.ACLTokens)+len(c.OneTime) == 0
 }
 
-// Commands returns commands of at most n removals each, in the order in which to commit them. Prefetches have a
-// command of their own.
+// Commands returns commands of at most n removals each, in the order in which to commit them. Prefetches and tokens
+// have commands of their own.
 func (c *Choice) Commands(n int) []state.Collect {
 	e := commandBuilder{maxRemovals: n}
 	addRemovals(&e, c.Allocs, func(cmd *state.Collect) *[]fleet.AllocID { return &cmd.Allocs })
@@ -67,6 +69,7 @@ func addRemovals[T any](e *commandBuilder, all []T, list func(*state.Collect) *[
 //   - A node: it has been down for long, and no allocation of it stays.
 //   - A prefetch: its job is stopped or gone, its version is not kept, its node is gone or revoked, or it was requested
 //     long ago.
+//   - A token of access control: it has ended.
 func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 	c := chooser{view: v, now: now, thresholds: t, evalsInUse: map[fleet.EvalID]bool{}, nodesInUse: map[fleet.NodeID]bool{}}
 	for j := range v.Jobs("*", "") {
@@ -101,6 +104,7 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 			c.out.Prefetches = append(c.out.Prefetches, state.EndedPrefetch{ID: p.ID, RequestIndex: p.RequestIndex})
 		}
 	}
+	c.out.ACLTokens, c.out.OneTime = v.ExpiredACLTokens(now)
 	return c.out
 }
 

@@ -122,8 +122,27 @@ func (c *Collector) collectGarbage(ctx context.Context, apply state.Applier, t T
 			return err
 		}
 	}
+	if err := c.collectTokens(ctx, apply, choice); err != nil {
+		return err
+	}
 	c.cfg.Log.Info("garbage collected", "allocations", len(choice.Allocs), "evaluations", len(choice.Evals),
-		"jobs", len(choice.Jobs), "nodes", len(choice.Nodes), "deployments", len(choice.Deployments), "prefetches", len(choice.Prefetches))
+		"jobs", len(choice.Jobs), "nodes", len(choice.Nodes), "deployments", len(choice.Deployments), "prefetches", len(choice.Prefetches),
+		"acl_tokens", len(choice.ACLTokens))
+	return nil
+}
+
+// collectTokens commits the removal of tokens that have ended.
+func (c *Collector) collectTokens(ctx context.Context, apply state.Applier, choice Choice) error {
+	for ended := range slices.Chunk(choice.ACLTokens, maxEntryRemovals) {
+		if err := commitRemoval(ctx, apply, state.ACLExpire{Tokens: ended, Now: c.cfg.Now().UTC()}); err != nil {
+			return err
+		}
+	}
+	for ended := range slices.Chunk(choice.OneTime, maxEntryRemovals) {
+		if err := commitRemoval(ctx, apply, state.ACLExpire{OneTime: ended, Now: c.cfg.Now().UTC()}); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

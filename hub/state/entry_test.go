@@ -103,6 +103,14 @@ func samples() []state.Command {
 		state.VolumeDelete{Namespace: "default", ID: "v", Force: true, Now: 131},
 		state.PrefetchStore{Namespace: "default", JobID: "shop", JobVersion: 2, Nodes: []fleet.NodeID{n.ID}, Now: 140},
 		state.PrefetchEnd{Prefetches: []state.EndedPrefetch{{ID: "p", RequestIndex: 3}}, Now: 141},
+		state.ACLBootstrap{Token: sampleACLToken(at), Reset: 7},
+		state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: "read", Description: "d", Rules: `node { policy = "read" }`, CreateIndex: 1, ModifyIndex: 2}},
+		state.ACLTokenStore{Token: sampleACLToken(at)},
+		state.ACLRoleStore{Role: fleet.ACLRole{ID: "r", Name: "readers", Description: "d", Policies: []fleet.ACLRolePolicy{{Name: "read"}}, CreateIndex: 1, ModifyIndex: 2}},
+		state.ACLDelete{Policies: []string{"read"}, Tokens: []string{"t"}, Roles: []string{"r"}},
+		state.ACLOneTimeStore{Token: state.OneTimeToken{Hash: []byte{8}, AccessorID: "t", Secret: []byte{9}, ExpiresAt: at}},
+		state.ACLOneTimeUse{Hash: []byte{8}, Now: at},
+		state.ACLExpire{Tokens: []string{"t"}, OneTime: [][]byte{{8}}, Now: at},
 		state.RootKeyStore{Key: rootKey("k1"), Full: true, First: true},
 		state.RootKeyRetire{KeyID: "k1"},
 		state.RootKeyDelete{KeyID: "k1"},
@@ -112,6 +120,13 @@ func samples() []state.Command {
 		state.VariableUnlock{Namespace: "default", Path: "app/lock", LockID: "l", Expired: true, CheckIndex: 7, Now: 166},
 		state.VariablesRekey{Rows: []state.RekeyedVariable{{Namespace: "default", Path: "app/db", ModifyIndex: 7, Sealed: sealedWith("k2")}}},
 	}
+}
+
+func sampleACLToken(at time.Time) state.ACLTokenRecord {
+	return state.ACLTokenRecord{Hash: []byte{7}, ACLToken: fleet.ACLToken{
+		AccessorID: "t", SecretID: "s", Name: "n", Type: fleet.ACLTokenClient, Policies: []string{"read"},
+		Roles: []fleet.ACLTokenRole{{ID: "r", Name: "readers"}}, Global: true, CreateTime: at, ExpirationTime: &at, CreateIndex: 1, ModifyIndex: 2,
+	}}
 }
 
 func failedUpdate() fleet.DeploymentUpdate {

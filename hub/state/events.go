@@ -24,6 +24,9 @@ const (
 	TopicPool       = "NodePool"
 	TopicService    = "Service"
 	TopicVariable   = "Variable"
+	TopicACLPolicy  = "ACLPolicy"
+	TopicACLRole    = "ACLRole"
+	TopicACLToken   = "ACLToken"
 )
 
 // Types of events, as Nomad's clients know them.
@@ -51,7 +54,7 @@ const (
 )
 
 // Event is a change of one object by one log entry, with the object as the entry left it. One of the
-// fields Job to Variable is set, according to the topic. Objects are read only. Allocation.Job is nil.
+// fields Job to ACLToken is set, according to the topic. Objects are read only. Allocation.Job is nil.
 type Event struct {
 	Topic      string
 	Type       string
@@ -67,6 +70,9 @@ type Event struct {
 	Pool       *fleet.Pool
 	Service    *fleet.ServiceRegistration
 	Variable   *fleet.VariableMeta // without the ID of its lock
+	ACLPolicy  *fleet.ACLPolicy    `cbor:",omitempty"`
+	ACLRole    *fleet.ACLRole      `cbor:",omitempty"`
+	ACLToken   *fleet.ACLToken     `cbor:",omitempty"`
 }
 
 // recordEvents adds the events of this entry to the window, and drops old ones. It must be called once,
@@ -81,6 +87,7 @@ func (t *tx) recordEvents() {
 	t.appendPoolEvents(row)
 	t.appendServiceEvents(row)
 	t.appendVariableEvents(row)
+	t.appendACLEvents(row)
 	if len(row.events) == 0 {
 		return
 	}

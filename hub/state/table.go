@@ -164,6 +164,18 @@ func (tb *table[R]) watchRow(v *View, key []byte) (*R, bool) {
 	return obj.(*R), true
 }
 
+// indexedRow returns the row of a key in a further index without watching it, or nil if there is none.
+func (tb *table[R]) indexedRow(txn *memdb.Txn, index string, key []byte) *R {
+	obj, err := txn.First(tb.name, index, key)
+	if err != nil {
+		panic(fmt.Sprintf("read %s by %s: %v", tb.name, index, err)) // constant schema
+	}
+	if obj == nil {
+		return nil
+	}
+	return obj.(*R)
+}
+
 // watchRows iterates over all rows, and has v watch the whole table.
 func (tb *table[R]) watchRows(v *View) iter.Seq[*R] { return tb.watchTable(v, indexID, nil) }
 

@@ -14,7 +14,8 @@ var tables = orderTables(
 	&metaTable, &clusterTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable,
 	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
 	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
-	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable, &windowTable, &eventTable,
+	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable,
+	&aclTable, &aclPolicyTable, &aclRoleTable, &aclTokenTable, &oneTimeTable, &windowTable, &eventTable,
 	&jobSummaryTable, &nodeSummaryTable,
 )
 

@@ -41,7 +41,8 @@ func (v *View) Index() fleet.Index {
 
 // TableIndex returns the newest entry that changed a table, and watches it. Tables: "jobs", "nodes",
 // "allocs", "evals", "deployments", "pools", "hubs", "tokens", "cluster", "certificates", "capacity",
-// "scheduler", "namespaces", "root_keys", "variables", and "services" for the catalogue. Applied journal rows of a node do not count
+// "scheduler", "namespaces", "root_keys", "variables", "acl", "acl_policies",
+// "acl_roles", "acl_tokens", and "services" for the catalogue. Applied journal rows of a node do not count
 // as a change of "nodes".
 func (v *View) TableIndex(table string) fleet.Index { return v.watchMeta(table) }
 

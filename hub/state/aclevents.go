@@ -1,0 +1,36 @@
+package state
+
+import "skerry/fleet"
+
+// appendACLEvents appends an event for each policy, role and token of access control that this entry stored or removed.
+// No secret is in it, nor its hash.
+func (t *tx) appendACLEvents(row *eventsRow) {
+	appendStoredRows(t, row, &aclPolicyTable, TopicACLPolicy, func(e *Event, p *fleet.ACLPolicy) int {
+		e.Key, e.ACLPolicy = p.Name, p
+		return len(p.Rules)
+	})
+	appendStoredRows(t, row, &aclRoleTable, TopicACLRole, func(e *Event, r *fleet.ACLRole) int {
+		e.Key, e.ACLRole = r.ID, r
+		return 64 * len(r.Policies)
+	})
+	appendStoredRows(t, row, &aclTokenTable, TopicACLToken, func(e *Event, r *ACLTokenRecord) int {
+		e.Key, e.ACLToken = r.AccessorID, &r.ACLToken
+		return 64 * (len(r.Policies) + len(r.Roles))
+	})
+}
+
+// appendStoredRows appends an event for each row of a table that this entry stored or removed. describe sets its key and
+// its object, and returns the object's approximate size.
+func appendStoredRows[R any](t *tx, row *eventsRow, tb *table[R], topic string, describe func(*Event, *R) int) {
+	for k, now := range tb.changesInOrder(t) {
+		e := Event{Topic: topic, Type: topic + "Upserted"}
+		if now == nil {
+			if now = tb.rowBeforeEntry(t, []byte(k)); now == nil {
+				continue
+			}
+			e.Type = topic + "Deleted"
+		}
+		bytes := describe(&e, now)
+		row.addEvent(256+bytes, e)
+	}
+}
