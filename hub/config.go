@@ -64,6 +64,8 @@ type Config struct {
 	HTTPTLSCert     string
 	HTTPTLSKey      string
 	HTTPTLSClientCA string
+	// ACLEnabled turns access control on before it is bootstrapped. A cluster that was bootstrapped has it always.
+	ACLEnabled bool
 	// HTTPHosts are the host names and addresses that HTTP requests may name, besides loopback and the hub's own
 	// addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string

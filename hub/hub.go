@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/fleet"
+	"skerry/hub/access"
 	"skerry/hub/api"
 	"skerry/hub/audit"
 	"skerry/hub/bootstrap"
@@ -75,6 +76,7 @@ type Hub struct {
 	rollouts  *rollout.Watcher
 	restorer  *snapshot.Restorer
 	audit     *audit.Log
+	access    *access.Resolver
 	api       *api.API
 
 	closing sync.Once

@@ -12,6 +12,7 @@ import (
 
 	"skerry/drivers/builtin"
 	"skerry/fleet"
+	"skerry/hub/access"
 	"skerry/hub/api"
 	"skerry/hub/audit"
 	"skerry/hub/bootstrap"
@@ -396,9 +397,13 @@ func (h *Hub) openAPI() error {
 	}); err != nil {
 		return err
 	}
+	h.access = access.New(access.Config{
+		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled, Log: h.log.With("component", "access"),
+	})
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
+		Access: h.access, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err

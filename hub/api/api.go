@@ -23,6 +23,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/validate"
+	"skerry/hub/access"
 	"skerry/hub/state"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
@@ -155,7 +156,8 @@ type Config struct {
 	Events  Events
 	Secrets Secrets
 	Locks   Locks
-	Audit   Audit // nil: none is kept
+	Audit   Audit            // nil: none is kept
+	Access  *access.Resolver // who may do what; nil: everybody everything
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	Configs validate.ConfigChecks
@@ -172,7 +174,9 @@ type Config struct {
 	Certified func(host string) bool
 	// NeedsCertificate refuses clients that have shown no certificate that the TLS server has verified.
 	NeedsCertificate bool
-	Log              *slog.Logger
+	// ACLResetFile is the file with the index that lets access control be bootstrapped again; "": none.
+	ACLResetFile string
+	Log          *slog.Logger
 }
 
 // API is the http.Handler of /v1.
@@ -270,6 +274,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.keyringEndpoints(),
 		a.variableEndpoints(),
 		a.auditEndpoints(),
+		a.aclEndpoints(),
 	} {
 		all = append(all, some...)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 )
@@ -53,6 +54,9 @@ var listEndpoints = []listEndpoint{
 	{"/v1/namespaces", "/v1/namespaces", "Name", (*listFixture).addNamespace},
 	{"/v1/vars", "/v1/vars", "Path", (*listFixture).addVariable},
 	{"/v1/operator/keyring/keys", "/v1/operator/keyring/keys", "KeyID", (*listFixture).addRootKey},
+	{"/v1/acl/policies", "/v1/acl/policies", "Name", (*listFixture).addACLPolicy},
+	{"/v1/acl/tokens", "/v1/acl/tokens", "AccessorID", (*listFixture).addACLToken},
+	{"/v1/acl/roles", "/v1/acl/roles", "ID", (*listFixture).addACLRole},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
 	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
 	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
@@ -61,6 +65,7 @@ var listEndpoints = []listEndpoint{
 // noLists are the other GETs. They answer with one object, with a stream, or with a list that is bounded by the number
 // of hubs, by the versions and rows that are kept, or by one job.
 var noLists = []string{
+	"/v1/acl/why", "/v1/acl/policy/self", "/v1/acl/policy/{name}", "/v1/acl/token/self", "/v1/acl/token/{name}", "/v1/acl/role/{name}", "/v1/acl/role/name/{name}",
 	"/v1/agent/health", "/v1/client/gc", "/v1/client/allocation/{id}/gc", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
 	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
@@ -125,11 +130,13 @@ type listFixture struct {
 
 func newListFixture(t *testing.T) *listFixture {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"sim"},
+		Access: access.New(access.Config{State: h.store})})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &listFixture{t: t, hub: h, api: a, rows: 1}
+	mustApply(t, h, state.ACLBootstrap{Token: state.ACLTokenRecord{Hash: access.HashSecret(listSecret), ACLToken: fleet.ACLToken{AccessorID: "a", Type: fleet.ACLTokenManagement}}})
 	mustApply(t, h, state.NodeRegister{Node: fleet.Node{
 		ID: nodeID, Name: "edge1", Datacenter: "dc1", NodePool: "default", Resources: fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 100000},
 		Attributes: map[string]string{fleet.AttributeIPAddress: "192.0.2.7"},
@@ -150,6 +157,9 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addJoinToken()
 		l.addRootKey()
 		l.addVariable()
+		l.addACLPolicy()
+		l.addACLToken()
+		l.addACLRole()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -221,6 +231,26 @@ func (l *listFixture) addVariable() {
 	l.mustAnswerOK(http.MethodPut, fmt.Sprintf("/v1/var/v%d", l.n), `{"Items": {"k": "v"}}`)
 }
 
+// listSecret is the secret of the token that the lists are asked for with.
+const listSecret = "secret of the lists"
+
+func (l *listFixture) addACLPolicy() {
+	l.n++
+	mustApply(l.t, l.hub, state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: fmt.Sprintf("policy%d", l.n)}})
+}
+
+func (l *listFixture) addACLToken() {
+	l.n++
+	accessor := fmt.Sprintf("accessor%03d", l.n)
+	mustApply(l.t, l.hub, state.ACLTokenStore{Token: state.ACLTokenRecord{Hash: []byte(accessor), ACLToken: fleet.ACLToken{AccessorID: accessor, Type: fleet.ACLTokenManagement}}})
+}
+
+func (l *listFixture) addACLRole() {
+	l.n++
+	id := fmt.Sprintf("role%03d", l.n)
+	mustApply(l.t, l.hub, state.ACLRoleStore{Role: fleet.ACLRole{ID: id, Name: id}})
+}
+
 func (l *listFixture) addNodePool() {
 	l.n++
 	mustApply(l.t, l.hub, state.Pool{Pool: fleet.Pool{Name: fmt.Sprintf("pool%d", l.n)}})
@@ -287,7 +317,9 @@ func (l *listFixture) moreOfFirst() {
 func (l *listFixture) sendRequest(method, path, body string, params url.Values) *httptest.ResponseRecorder {
 	path = strings.NewReplacer("FIRST", string(l.firstAllocID()), "DEPLOYMENT", string(l.deployment0), "EVALUATION", string(l.eval0)).Replace(path)
 	w := httptest.NewRecorder()
-	l.api.ServeHTTP(w, httptest.NewRequestWithContext(l.t.Context(), method, path+"?"+params.Encode(), strings.NewReader(body)))
+	r := httptest.NewRequestWithContext(l.t.Context(), method, path+"?"+params.Encode(), strings.NewReader(body))
+	r.Header.Set("X-Nomad-Token", listSecret)
+	l.api.ServeHTTP(w, r)
 	return w
 }
 

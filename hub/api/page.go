@@ -46,7 +46,7 @@ type pageOfItems struct {
 
 // narrowing are the parameters that change which items a list has, or their order. A page token is only valid with
 // the values that the first page had.
-var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable", "include_children", "all", "node_id", "node_pool"}
+var narrowing = []string{"namespace", "prefix", "filter", "reverse", "job", "jobs", "status", "type", "unreachable", "include_children", "all", "node_id", "node_pool", "global"}
 
 // parsePages reads the parameters of a list request. A token of another query is an error.
 func parsePages(r *http.Request) (pages, error) {

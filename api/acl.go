@@ -1,0 +1,63 @@
+package api
+
+import (
+	"encoding/json"
+	"time"
+
+	"skerry/fleet"
+	"skerry/fleet/acl"
+)
+
+// ACLBootstrapRequest makes the first management token.
+type ACLBootstrapRequest struct {
+	BootstrapSecret string // a UUID that becomes the secret; "": the hub draws one
+}
+
+// ACLPolicyRequest creates or replaces a policy. JobACL is Nomad's and is refused.
+type ACLPolicyRequest struct {
+	fleet.ACLPolicy
+	JobACL json.RawMessage `json:",omitempty"`
+}
+
+// ACLPolicyStub is a policy in a list.
+type ACLPolicyStub struct {
+	Name        string
+	Description string
+	CreateIndex fleet.Index
+	ModifyIndex fleet.Index
+}
+
+// ACLTokenRequest creates or changes a token.
+type ACLTokenRequest struct {
+	fleet.ACLToken
+	// ExpirationTTL is the time until a new token ends, as text ("8h") or in nanoseconds.
+	ExpirationTTL json.RawMessage `json:",omitempty"`
+}
+
+// OneTimeToken lets its bearer have the secret of a token once, until ExpiresAt.
+type OneTimeToken struct {
+	OneTimeSecretID string
+	AccessorID      string
+	ExpiresAt       time.Time
+	CreateIndex     fleet.Index
+	ModifyIndex     fleet.Index
+}
+
+// OneTimeTokenAnswer answers the request for a one-time token.
+type OneTimeTokenAnswer struct{ OneTimeToken OneTimeToken }
+
+// OneTimeTokenExchange exchanges a one-time token.
+type OneTimeTokenExchange struct{ OneTimeSecretID string }
+
+// ACLTokenAnswer answers an exchange with the token and its secret.
+type ACLTokenAnswer struct{ Token fleet.ACLToken }
+
+// ACLWhy explains what a token may do with an object. Needs says what was asked, Grant is a rule that would allow it; "": no
+// policy can.
+type ACLWhy struct {
+	AccessorID string
+	Policies   []string
+	Needs      string
+	Grant      string
+	acl.Explanation
+}

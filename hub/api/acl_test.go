@@ -1,0 +1,356 @@
+package api_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+	"skerry/hub/access"
+	hubapi "skerry/hub/api"
+	"skerry/hub/state"
+)
+
+// aclHub is a hub with access control, and the clients that ask it.
+type aclHub struct {
+	tb    testing.TB
+	hub   *fakeHub
+	srv   *httptest.Server
+	reset string // file with the reset index
+	now   time.Time
+}
+
+func newACLHub(tb testing.TB) *aclHub {
+	tb.Helper()
+	a := &aclHub{tb: tb, hub: &fakeHub{store: state.New(), leader: "hub1"}, reset: filepath.Join(tb.TempDir(), "acl-bootstrap-reset"),
+		now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
+	now := func() time.Time { return a.now }
+	served, err := hubapi.New(hubapi.Config{
+		State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Drivers: []string{"raw_exec"}, Now: now, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub),
+		Access: access.New(access.Config{State: a.hub.store, CatchUp: a.hub.CatchUp, Now: now}), ACLResetFile: a.reset,
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	mustApply(tb, a.hub, state.Hub{Hub: state.HubAddr{ID: "hub1", QUIC: "127.0.0.1:4647", HTTP: "127.0.0.1:4646"}})
+	a.srv = httptest.NewServer(served)
+	tb.Cleanup(a.srv.Close)
+	return a
+}
+
+// clientOf returns Nomad's client with a token.
+func (a *aclHub) clientOf(secret string) *nomad.Client {
+	a.tb.Helper()
+	c, err := nomad.NewClient(&nomad.Config{Address: a.srv.URL, SecretID: secret})
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return c
+}
+
+// mustBootstrap turns access control on, and returns the client with the management token.
+func (a *aclHub) mustBootstrap() (*nomad.Client, *nomad.ACLToken) {
+	a.tb.Helper()
+	token, _, err := a.clientOf("").ACLTokens().Bootstrap(nil)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return a.clientOf(token.SecretID), token
+}
+
+// mustMake makes a client token with policies and roles.
+func (a *aclHub) mustMake(c *nomad.Client, token *nomad.ACLToken) (*nomad.Client, *nomad.ACLToken) {
+	a.tb.Helper()
+	token.Type = fleet.ACLTokenClient
+	made, _, err := c.ACLTokens().Create(token, nil)
+	if err != nil {
+		a.tb.Fatal(err)
+	}
+	return a.clientOf(made.SecretID), made
+}
+
+func mustFailWith(tb testing.TB, err error, parts ...string) {
+	tb.Helper()
+	for _, part := range parts {
+		if err == nil || !strings.Contains(err.Error(), part) {
+			tb.Errorf("error %v, not %q", err, part)
+		}
+	}
+}
+
+func mustSucceed(tb testing.TB, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func TestACLBootstrap(t *testing.T) {
+	a := newACLHub(t)
+	anybody := a.clientOf("")
+	_, _, err := anybody.ACLPolicies().List(nil)
+	mustFailWith(t, err, "400", "ACL support disabled")
+	_, _, err = anybody.Jobs().List(nil)
+	mustSucceed(t, err)
+	_, _, err = anybody.ACLTokens().BootstrapOpts("no uuid", nil)
+	mustFailWith(t, err, "400", "not a UUID")
+	c, token := a.mustBootstrap()
+	if token.Type != "management" || token.Name != "Bootstrap Token" || !token.Global || token.CreateIndex == 0 || token.AccessorID == "" {
+		t.Errorf("the bootstrap token: %+v", token)
+	}
+	_, _, err = c.Jobs().List(nil)
+	mustSucceed(t, err)
+	_, _, err = anybody.Jobs().List(nil)
+	mustFailWith(t, err, "403", "Permission denied")
+	_, _, err = a.clientOf("11111111-1111-4111-8111-111111111111").Jobs().List(nil)
+	mustFailWith(t, err, "403", "ACL token not found")
+	_, err = anybody.Status().Leader()
+	mustSucceed(t, err)
+
+	_, _, err = anybody.ACLTokens().Bootstrap(nil)
+	reset := fmt.Sprintf("reset index: %d", token.CreateIndex)
+	mustFailWith(t, err, "ACL bootstrap already done", reset)
+	mustSucceed(t, os.WriteFile(a.reset, []byte("soon"), 0o600))
+	_, _, err = anybody.ACLTokens().Bootstrap(nil)
+	mustFailWith(t, err, "read the reset index")
+	mustSucceed(t, os.WriteFile(a.reset, fmt.Appendln(nil, token.CreateIndex), 0o600))
+	const chosen = "22222222-2222-4222-8222-222222222222"
+	second, _, err := anybody.ACLTokens().BootstrapOpts(chosen, nil)
+	if err != nil || second.SecretID != chosen {
+		t.Fatalf("the second bootstrap: %+v, %v", second, err)
+	}
+	if _, err := os.Stat(a.reset); !os.IsNotExist(err) {
+		t.Errorf("the reset file is still there: %v", err)
+	}
+	_, _, err = anybody.ACLTokens().Bootstrap(nil)
+	mustFailWith(t, err, "already done")
+}
+
+func TestACLPoliciesAndRoles(t *testing.T) {
+	a := newACLHub(t)
+	c, _ := a.mustBootstrap()
+	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Description: "d", Rules: `namespace "default" { policy = "read" }`}, nil)
+	mustSucceed(t, err)
+	_, err = c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "write", Rules: `namespace "default" { policy = "write" }`}, nil)
+	mustSucceed(t, err)
+	for rules, message := range map[string]string{
+		"namespace \"default\" {\n  policy = \"fly\"\n}": "policy:2:12: policy \"fly\"", "": "it has no rule", `local { policy = "read" }`: "edges do not check",
+	} {
+		_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "bad", Rules: rules}, nil)
+		mustFailWith(t, err, "400", message)
+	}
+	_, err = c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "bad", Rules: `node { policy = "read" }`, JobACL: &nomad.JobACL{JobID: "x"}}, nil)
+	mustFailWith(t, err, "JobACL is not supported")
+	policy, _, err := c.ACLPolicies().Info("read", nil)
+	if err != nil || policy.Description != "d" || policy.Rules == "" || policy.CreateIndex == 0 {
+		t.Errorf("the policy: %+v, %v", policy, err)
+	}
+	_, _, err = c.ACLPolicies().Info("none", nil)
+	mustFailWith(t, err, "404")
+
+	role, _, err := c.ACLRoles().Create(&nomad.ACLRole{Name: "readers", Policies: []*nomad.ACLRolePolicyLink{{Name: "read"}}}, nil)
+	if err != nil || role.ID == "" || role.CreateIndex == 0 {
+		t.Fatalf("the role: %+v, %v", role, err)
+	}
+	_, _, err = c.ACLRoles().Create(&nomad.ACLRole{Name: "readers", Policies: []*nomad.ACLRolePolicyLink{{Name: "read"}}}, nil)
+	mustFailWith(t, err, "409", "has this name")
+	_, _, err = c.ACLRoles().Create(&nomad.ACLRole{Name: "none"}, nil)
+	mustFailWith(t, err, "400", "no policy")
+	_, _, err = c.ACLRoles().Create(&nomad.ACLRole{Name: "none", Policies: []*nomad.ACLRolePolicyLink{{Name: "gone"}}}, nil)
+	mustFailWith(t, err, "400", `no policy "gone"`)
+
+	reader, made := a.mustMake(c, &nomad.ACLToken{Name: "r", Roles: []*nomad.ACLTokenRoleLink{{Name: "readers"}}})
+	if len(made.Roles) != 1 || made.Roles[0].ID != role.ID {
+		t.Errorf("the role by its name: %+v", made.Roles)
+	}
+	own, _, err := reader.ACLPolicies().Self(nil)
+	if err != nil || len(own) != 1 || own[0].Name != "read" {
+		t.Errorf("own policies: %+v, %v", own, err)
+	}
+	listed, _, err := reader.ACLPolicies().List(nil)
+	if err != nil || len(listed) != 1 || listed[0].Name != "read" {
+		t.Errorf("policies of a client: %+v, %v", listed, err)
+	}
+	_, _, err = reader.ACLPolicies().Info("read", nil)
+	mustSucceed(t, err)
+	_, _, err = reader.ACLPolicies().Info("write", nil)
+	mustFailWith(t, err, "403")
+	_, err = reader.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "*" { policy = "write" }`}, nil)
+	mustFailWith(t, err, "403")
+	_, err = reader.ACLPolicies().Delete("read", nil)
+	mustFailWith(t, err, "403")
+	roles, _, err := reader.ACLRoles().List(nil)
+	if err != nil || len(roles) != 1 || roles[0].Name != "readers" {
+		t.Errorf("roles of a client: %+v, %v", roles, err)
+	}
+	_, _, err = reader.ACLRoles().GetByName("readers", nil)
+	mustSucceed(t, err)
+	_, _, err = reader.ACLRoles().Get("other", nil)
+	mustFailWith(t, err, "403")
+
+	_, _, err = reader.Jobs().List(nil)
+	mustSucceed(t, err)
+	_, _, err = reader.Jobs().List(&nomad.QueryOptions{Namespace: "other"})
+	mustFailWith(t, err, "403", "Permission denied")
+	role.Policies = []*nomad.ACLRolePolicyLink{{Name: "write"}}
+	changed, _, err := c.ACLRoles().Update(role, nil)
+	if err != nil || changed.CreateIndex != role.CreateIndex || changed.ModifyIndex <= role.ModifyIndex {
+		t.Errorf("the changed role: %+v, %v", changed, err)
+	}
+	_, err = c.ACLRoles().Delete(role.ID, nil)
+	mustSucceed(t, err)
+	_, err = c.ACLRoles().Delete(role.ID, nil)
+	mustFailWith(t, err, "404")
+	_, _, err = reader.Jobs().List(nil)
+	mustFailWith(t, err, "403")
+	_, err = c.ACLPolicies().Delete("read", nil)
+	mustSucceed(t, err)
+}
+
+func TestACLTokens(t *testing.T) {
+	a := newACLHub(t)
+	c, boot := a.mustBootstrap()
+	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }`}, nil)
+	mustSucceed(t, err)
+	for message, bad := range map[string]*nomad.ACLToken{
+		"needs a policy or a role":              {Type: "client"},
+		"its type is \"\"":                      {Policies: []string{"read"}},
+		"has neither policies nor roles":        {Type: "management", Policies: []string{"read"}},
+		"there is no role \"none\"":             {Type: "client", Roles: []*nomad.ACLTokenRoleLink{{Name: "none"}}},
+		"it cannot end after 1s: at least 1m0s": {Type: "client", Policies: []string{"read"}, ExpirationTTL: time.Second},
+	} {
+		_, _, err := c.ACLTokens().Create(bad, nil)
+		mustFailWith(t, err, "400", message)
+	}
+	reader, made := a.mustMake(c, &nomad.ACLToken{Name: "ci", Policies: []string{"read"}, ExpirationTTL: time.Hour})
+	if made.SecretID == "" || made.ExpirationTime == nil || !made.ExpirationTime.Equal(a.now.Add(time.Hour)) {
+		t.Errorf("the token: %+v", made)
+	}
+	self, _, err := reader.ACLTokens().Self(nil)
+	if err != nil || self.AccessorID != made.AccessorID || self.SecretID != made.SecretID {
+		t.Errorf("its own token: %+v, %v", self, err)
+	}
+	read, _, err := c.ACLTokens().Info(made.AccessorID, nil)
+	if err != nil || read.SecretID != "" || read.Name != "ci" {
+		t.Errorf("the token for others: %+v, %v", read, err)
+	}
+	_, _, err = reader.ACLTokens().Info(boot.AccessorID, nil)
+	mustFailWith(t, err, "403")
+	_, _, err = reader.ACLTokens().List(nil)
+	mustFailWith(t, err, "403")
+	list, _, err := c.ACLTokens().List(nil)
+	if err != nil || len(list) != 2 || !slices.ContainsFunc(list, func(s *nomad.ACLTokenListStub) bool { return s.AccessorID == made.AccessorID }) {
+		t.Errorf("the list: %+v, %v", list, err)
+	}
+	if status, body := mustAnswer(t, http.MethodGet, a.srv.URL+"/v1/acl/tokens", ""); status != http.StatusForbidden || strings.Contains(body, made.AccessorID) {
+		t.Errorf("the list for anybody: %d %s", status, body)
+	}
+	read.Name, read.Policies = "ci2", []string{"read", "write"}
+	changed, _, err := c.ACLTokens().Update(read, nil)
+	if err != nil || changed.Name != "ci2" || len(changed.Policies) != 2 || changed.SecretID != "" {
+		t.Errorf("the changed token: %+v, %v", changed, err)
+	}
+	read.SecretID = boot.SecretID
+	_, _, err = c.ACLTokens().Update(read, nil)
+	mustFailWith(t, err, "its secret cannot be changed")
+	read.SecretID, read.Global = "", true
+	_, _, err = c.ACLTokens().Update(read, nil)
+	mustFailWith(t, err, "Global cannot be changed")
+	uploaded, _, err := c.ACLTokens().Upload(&nomad.ACLToken{
+		AccessorID: "33333333-3333-4333-8333-333333333333", SecretID: "44444444-4444-4444-8444-444444444444", Type: "client", Policies: []string{"read"}}, nil)
+	if err != nil || uploaded.SecretID == "" {
+		t.Errorf("an uploaded token: %+v, %v", uploaded, err)
+	}
+	_, _, err = a.clientOf("44444444-4444-4444-8444-444444444444").ACLTokens().Self(nil)
+	mustSucceed(t, err)
+
+	a.now = a.now.Add(time.Hour)
+	_, _, err = reader.Jobs().List(nil)
+	mustFailWith(t, err, "403", "ACL token expired")
+	_, err = c.ACLTokens().Delete(made.AccessorID, nil)
+	mustSucceed(t, err)
+	_, _, err = reader.Jobs().List(nil)
+	mustFailWith(t, err, "403", "ACL token not found")
+}
+
+func TestOneTimeTokens(t *testing.T) {
+	a := newACLHub(t)
+	c, boot := a.mustBootstrap()
+	made, _, err := c.ACLTokens().UpsertOneTimeToken(nil)
+	if err != nil || made.AccessorID != boot.AccessorID || !made.ExpiresAt.Equal(a.now.Add(10*time.Minute)) {
+		t.Fatalf("the one-time token: %+v, %v", made, err)
+	}
+	anybody := a.clientOf("")
+	_, _, err = anybody.ACLTokens().UpsertOneTimeToken(nil)
+	mustFailWith(t, err, "403")
+	_, _, err = anybody.ACLTokens().ExchangeOneTimeToken("x", nil)
+	mustFailWith(t, err, "403", "unknown, was used or has ended")
+	got, _, err := anybody.ACLTokens().ExchangeOneTimeToken(made.OneTimeSecretID, nil)
+	if err != nil || got.SecretID != boot.SecretID || got.AccessorID != boot.AccessorID {
+		t.Errorf("exchanged: %+v, %v", got, err)
+	}
+	_, _, err = anybody.ACLTokens().ExchangeOneTimeToken(made.OneTimeSecretID, nil)
+	mustFailWith(t, err, "403", "was used")
+	late, _, err := c.ACLTokens().UpsertOneTimeToken(nil)
+	mustSucceed(t, err)
+	a.now = a.now.Add(10 * time.Minute)
+	_, _, err = anybody.ACLTokens().ExchangeOneTimeToken(late.OneTimeSecretID, nil)
+	mustFailWith(t, err, "403", "has ended")
+}
+
+func TestACLWhy(t *testing.T) {
+	a := newACLHub(t)
+	c, _ := a.mustBootstrap()
+	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "def*" { policy = "read" }`}, nil)
+	mustSucceed(t, err)
+	reader, made := a.mustMake(c, &nomad.ACLToken{Policies: []string{"read"}})
+	why := func(c *nomad.Client, accessor, params string) string {
+		t.Helper()
+		var answer map[string]any
+		if _, err := c.Raw().Query("/v1/acl/why?accessor="+accessor+"&"+params, &answer, nil); err != nil {
+			return err.Error()
+		}
+		return fmt.Sprint(answer["Allowed"], answer["Reason"], answer["Grant"], answer["Rules"])
+	}
+	for _, test := range []struct {
+		client *nomad.Client
+		params string
+		parts  []string
+	}{
+		{c, "kind=namespace&name=default&capability=read-job", []string{"true", "is granted", "Policy:read", `namespace "def*"`}},
+		{reader, "kind=namespace&name=default&capability=submit-job", []string{"false", "does not grant", `capabilities = ["submit-job"]`}},
+		{reader, "kind=node&capability=write", []string{"false", "no rule", `node { policy = "write" }`}},
+		{reader, "kind=nod&capability=write", []string{"400", `no kind "nod"`}},
+		{reader, "kind=namespace&name=default&capability=fly", []string{"400", `no capability "fly"`}},
+		{reader, "kind=namespace&capability=read-job", []string{"400", "is no object"}},
+	} {
+		mustFailWith(t, fmt.Errorf("%s", why(test.client, made.AccessorID, test.params)), test.parts...)
+	}
+	mustFailWith(t, fmt.Errorf("%s", why(reader, "other", "kind=node&capability=read")), "403")
+	mustFailWith(t, fmt.Errorf("%s", why(c, "other", "kind=node&capability=read")), "404")
+}
+
+// A token is taken from either header, and a bad one is refused even where nobody needs one for the object.
+func TestTokenHeaders(t *testing.T) {
+	a := newACLHub(t)
+	_, boot := a.mustBootstrap()
+	for header, value := range map[string]string{"X-Nomad-Token": boot.SecretID, "Authorization": "bearer " + boot.SecretID} {
+		req := httptest.NewRequest(http.MethodGet, a.srv.URL+"/v1/acl/tokens", nil)
+		req.RequestURI = ""
+		req.Header.Set(header, value)
+		res, err := http.DefaultClient.Do(req)
+		mustSucceed(t, err)
+		mustSucceed(t, res.Body.Close())
+		if res.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d", header, res.StatusCode)
+		}
+	}
+}
