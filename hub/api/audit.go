@@ -2,6 +2,7 @@ package api
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +11,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/hub/access"
 )
 
 // Audit keeps what was asked of this hub.
@@ -58,7 +60,7 @@ func (a *API) serveAudited(w http.ResponseWriter, r *http.Request) {
 		a.cfg.Audit.Append(taken)
 	}
 	audited := isAudited(r)
-	a.serveRequest(answer, r)
+	a.serveRequest(answer, r.WithContext(context.WithValue(r.Context(), auditKey{}, &e)))
 	if !audited && answer.status != http.StatusForbidden && answer.status != http.StatusUnauthorized {
 		return
 	}
@@ -67,6 +69,15 @@ func (a *API) serveAudited(w http.ResponseWriter, r *http.Request) {
 		e.Index = fleet.Index(index)
 	}
 	a.cfg.Audit.Append(e)
+}
+
+type auditKey struct{}
+
+// noteActor has the audit's entry of a request say whose token it has.
+func noteActor(r *http.Request, actor *access.Actor) {
+	if e, ok := r.Context().Value(auditKey{}).(*api.AuditEntry); ok {
+		e.Actor.Accessor = actor.Accessor
+	}
 }
 
 // isAudited reports whether a request is for a change, or reads a variable or a snapshot, which has the whole state. Some

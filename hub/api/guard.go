@@ -52,6 +52,7 @@ func (a *API) guardEndpoint(e endpoint) http.HandlerFunc {
 		}
 		actor, err := a.cfg.Access.Resolve(r.Context(), requestSecret(r))
 		if err == nil {
+			noteActor(r, actor)
 			err = checkEndpoint(actor.ACL, e, r)
 		}
 		if err != nil {
