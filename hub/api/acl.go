@@ -91,8 +91,15 @@ func (a *API) bootstrapACL(r *http.Request, req api.ACLBootstrapRequest) (any, f
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "bootstrap access control: the secret is not a UUID")
 	}
 	reset, err := a.readACLReset()
+	if err == nil {
+		err = a.cfg.Cluster.CatchUp(r.Context())
+	}
 	if err != nil {
 		return nil, 0, err
+	}
+	// Everybody may ask: what is refused anyway must not fill the log.
+	if done, ok := a.cfg.State.View().ACLBootstrap(); ok && done != reset {
+		return nil, 0, state.ErrBootstrapped(done)
 	}
 	res, err := a.commitCommand(r.Context(), state.ACLBootstrap{Token: tokenRecord(token), Reset: reset})
 	if err != nil {

@@ -24,18 +24,19 @@ type aclHub struct {
 	tb    testing.TB
 	hub   *fakeHub
 	srv   *httptest.Server
+	audit *keptAudit
 	reset string // file with the reset index
 	now   time.Time
 }
 
 func newACLHub(tb testing.TB) *aclHub {
 	tb.Helper()
-	a := &aclHub{tb: tb, hub: &fakeHub{store: state.New(), leader: "hub1"}, reset: filepath.Join(tb.TempDir(), "acl-bootstrap-reset"),
+	a := &aclHub{tb: tb, hub: &fakeHub{store: state.New(), leader: "hub1"}, audit: &keptAudit{}, reset: filepath.Join(tb.TempDir(), "acl-bootstrap-reset"),
 		now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return a.now }
 	served, err := hubapi.New(hubapi.Config{
 		State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Drivers: []string{"raw_exec"}, Now: now, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub),
-		Access: access.New(access.Config{State: a.hub.store, CatchUp: a.hub.CatchUp, Now: now}), ACLResetFile: a.reset,
+		Access: access.New(access.Config{State: a.hub.store, CatchUp: a.hub.CatchUp, Now: now}), ACLResetFile: a.reset, Audit: a.audit,
 	})
 	if err != nil {
 		tb.Fatal(err)
@@ -115,7 +116,11 @@ func TestACLBootstrap(t *testing.T) {
 	_, err = anybody.Status().Leader()
 	mustSucceed(t, err)
 
+	before := a.hub.index
 	_, _, err = anybody.ACLTokens().Bootstrap(nil)
+	if a.hub.index != before {
+		t.Error("a refused bootstrap is in the log")
+	}
 	reset := fmt.Sprintf("reset index: %d", token.CreateIndex)
 	mustFailWith(t, err, "ACL bootstrap already done", reset)
 	mustSucceed(t, os.WriteFile(a.reset, []byte("soon"), 0o600))
@@ -291,7 +296,11 @@ func TestOneTimeTokens(t *testing.T) {
 	anybody := a.clientOf("")
 	_, _, err = anybody.ACLTokens().UpsertOneTimeToken(nil)
 	mustFailWith(t, err, "403")
+	before := a.hub.index
 	_, _, err = anybody.ACLTokens().ExchangeOneTimeToken("x", nil)
+	if a.hub.index != before {
+		t.Error("the exchange of an unknown token is in the log")
+	}
 	mustFailWith(t, err, "403", "unknown, was used or has ended")
 	got, _, err := anybody.ACLTokens().ExchangeOneTimeToken(made.OneTimeSecretID, nil)
 	if err != nil || got.SecretID != boot.SecretID || got.AccessorID != boot.AccessorID {
@@ -336,6 +345,27 @@ func TestACLWhy(t *testing.T) {
 	}
 	mustFailWith(t, fmt.Errorf("%s", why(reader, "other", "kind=node&capability=read")), "403")
 	mustFailWith(t, fmt.Errorf("%s", why(c, "other", "kind=node&capability=read")), "404")
+}
+
+// The audit says whose token a request had, also one that was refused, and has no secret.
+func TestAuditNamesTheToken(t *testing.T) {
+	a := newACLHub(t)
+	c, boot := a.mustBootstrap()
+	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }`}, nil)
+	mustSucceed(t, err)
+	reader, made := a.mustMake(c, &nomad.ACLToken{Policies: []string{"read"}})
+	_, _, err = reader.Nodes().List(nil)
+	mustFailWith(t, err, "403")
+	_, _, err = a.clientOf("").Nodes().List(nil)
+	mustFailWith(t, err, "403")
+	var got []string
+	for _, e := range a.audit.entries {
+		got = append(got, fmt.Sprintf("%s %s %d %s", e.Verb, e.Object, e.Status, strings.NewReplacer(boot.AccessorID, "boot", made.AccessorID, "reader").Replace(e.Actor.Accessor)))
+	}
+	want := []string{"PUT /v1/acl/bootstrap 200 ", "PUT /v1/acl/policy/read 200 boot", "PUT /v1/acl/token 200 boot", "GET /v1/nodes 403 reader", "GET /v1/nodes 403 "}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
 }
 
 // A token is taken from either header, and a bad one is refused even where nobody needs one for the object.

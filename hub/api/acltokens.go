@@ -238,14 +238,14 @@ func (a *API) exchangeOneTimeToken(r *http.Request, req api.OneTimeTokenExchange
 	}
 	hash := access.HashSecret(req.OneTimeSecretID)
 	made, known := a.cfg.State.View().OneTimeToken(hash)
+	if !known { // everybody may ask: what is refused anyway must not fill the log
+		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "exchange a one-time token: it is unknown, was used or has ended")
+	}
 	res, err := a.commitCommand(r.Context(), state.ACLOneTimeUse{Hash: hash, Now: a.cfg.Now().UTC()})
 	if err != nil {
 		return nil, res.Index, err
 	}
 	v := a.cfg.State.View()
-	if !known {
-		return nil, res.Index, fleet.Errorf(fleet.CodeForbidden, "exchange a one-time token: it is unknown, was used or has ended")
-	}
 	stored, ok := v.ACLToken(made.AccessorID)
 	if !ok {
 		return nil, res.Index, fleet.Errorf(fleet.CodeForbidden, "exchange a one-time token: its token was deleted")

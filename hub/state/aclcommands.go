@@ -68,8 +68,7 @@ type ACLExpire struct {
 // aclBootstrap applies the command ACLBootstrap.
 func (t *tx) aclBootstrap(c ACLBootstrap) Result {
 	if row := aclTable.currentRow(t, onlyKey); row != nil && row.Index != c.Reset {
-		return Result{Err: fleet.Errorf(fleet.CodeConflict, "ACL bootstrap already done (reset index: %d)", row.Index).
-			WithHint("to do it again, write %d into the file acl-bootstrap-reset in the data directory of the hub that you ask", row.Index)}
+		return Result{Err: ErrBootstrapped(row.Index)}
 	}
 	if res := t.storeNewToken(c.Token); res.Err != nil {
 		return res
@@ -77,6 +76,12 @@ func (t *tx) aclBootstrap(c ACLBootstrap) Result {
 	aclTable.putRow(t, &aclRow{Index: t.index})
 	aclTable.markChanged(t)
 	return Result{}
+}
+
+// ErrBootstrapped returns the refusal of a bootstrap that does not name the reset index.
+func ErrBootstrapped(reset fleet.Index) *fleet.Error {
+	return fleet.Errorf(fleet.CodeConflict, "ACL bootstrap already done (reset index: %d)", reset).
+		WithHint("to do it again, write %d into the file acl-bootstrap-reset in the data directory of the hub that you ask", reset)
 }
 
 // storeNewToken stores a token that nobody knows yet.
