@@ -165,3 +165,30 @@ func (a *ACL) AllowsSome(kind Kind, name string) bool {
 
 // IsManagement tells whether the ACL is that of a management token.
 func (a *ACL) IsManagement() bool { return a.management }
+
+// Denies tells whether the rule that decides on an object takes away everything on it.
+func (a *ACL) Denies(kind Kind, name string) bool {
+	if a.management {
+		return false
+	}
+	_, granted, _ := a.kinds[kind].findRule(name)
+	return granted.deniesAll()
+}
+
+// AllowsNothing tells whether no rule grants anything, as without a token and without an anonymous policy.
+func (a *ACL) AllowsNothing() bool {
+	if a.management {
+		return false
+	}
+	for _, set := range a.kinds {
+		for _, granted := range set.exact {
+			if granted.grantsAny() {
+				return false
+			}
+		}
+		if slices.ContainsFunc(set.globs, func(g globRule) bool { return g.set.grantsAny() }) {
+			return false
+		}
+	}
+	return true
+}
