@@ -90,6 +90,12 @@ func Names() []string {
 	return []string{rawexec.Name, exec.Name, java.Name, sim.Name, docker.Docker, docker.Podman, wasm.Name, qemu.Name}
 }
 
+// Isolated returns the names of the drivers whose tasks always have a file system of their own: a command in such a task
+// cannot do what the edge can. Tasks of java have one on some machines alone.
+func Isolated() []string {
+	return []string{exec.Name, docker.Docker, docker.Podman, wasm.Name, qemu.Name}
+}
+
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
 // does. The block of a simulated task may contain ${…}, so only the edge checks it.
 func Configs() validate.ConfigChecks {

@@ -27,6 +27,9 @@ func TestAbilities(t *testing.T) {
 	for name, d := range all {
 		can, known := validate.AbilitiesOf(name)
 		says := d.Capabilities()
+		if isolated := says.FSIsolation == drivers.FSImage && name != java.Name; isolated != slices.Contains(builtin.Isolated(), name) {
+			t.Errorf("driver %s: its isolation is %q, and hubs take it for the contrary", name, says.FSIsolation)
+		}
 		if name == java.Name {
 			if extra := beyond(says, java.Capabilities()); extra != "" {
 				t.Errorf("driver %s: %s, which no isolated task has", name, extra)
