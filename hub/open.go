@@ -404,7 +404,7 @@ func (h *Hub) openAPI() error {
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Access: h.access, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
-		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
+		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), IsolatedDrivers: builtin.Isolated(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err
 }

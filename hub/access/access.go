@@ -111,18 +111,19 @@ func (r *Resolver) Enabled(v *state.View) bool {
 
 // Resolve returns who has a secret; "": the anonymous actor. CodeForbidden: no token has it, or the token has ended.
 func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
-	actor, err := r.resolveIn(r.cfg.State.View(), secret)
+	actor, err := r.ResolveIn(r.cfg.State.View(), secret)
 	if err == nil || secret == "" || r.cfg.CatchUp == nil {
 		return actor, err
 	}
 	if caughtUp := r.cfg.CatchUp(ctx); caughtUp != nil {
 		return nil, caughtUp
 	}
-	return r.resolveIn(r.cfg.State.View(), secret)
+	return r.ResolveIn(r.cfg.State.View(), secret)
 }
 
-// resolveIn resolves a secret by one view of the state.
-func (r *Resolver) resolveIn(v *state.View, secret string) (*Actor, error) {
+// ResolveIn is Resolve by one view of the state, without waiting for a newer one. It reads from the view what the token
+// depends on, so that a view of Store.Watch changes with it.
+func (r *Resolver) ResolveIn(v *state.View, secret string) (*Actor, error) {
 	if !r.Enabled(v) {
 		return unrestricted, nil
 	}

@@ -72,6 +72,9 @@ func (a *API) actionIn(r *http.Request, req syncproto.Request) (allocRequest, er
 		return allocRequest{}, err
 	}
 	req.Alloc, req.Task = al.ID, action.TaskName
+	if err := a.checkNodeExec(r, al, req.Task); err != nil {
+		return allocRequest{}, err
+	}
 	return allocRequest{al, req}, checkAllocReachable(v, al, "run an action in", req.Task)
 }
 
@@ -81,14 +84,14 @@ type wantedAction struct {
 	group, task, name string
 }
 
-// findNamedAlloc returns the allocation with an id. It fails if the allocation does not exist or belongs to another
-// job or group than the action.
+// findNamedAlloc returns the allocation with an id. It fails if the allocation does not exist in the job's namespace, or
+// belongs to another job or group than the action.
 func (w wantedAction) findNamedAlloc(v *state.View, id fleet.AllocID) (*fleet.Alloc, error) {
 	al, ok := v.Alloc(id)
 	switch {
-	case !ok:
-		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
-	case al.Namespace != w.job.Namespace || al.JobID != w.job.ID:
+	case !ok, al.Namespace != w.job.Namespace: // the token may know nothing of another namespace
+		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found in namespace %q", id, w.job.Namespace)
+	case al.JobID != w.job.ID:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s belongs to job %s, not to %s", fleet.Short(id), al.JobID, w.job.ID)
 	case w.group != "" && al.TaskGroup != w.group:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "run an action: allocation %s belongs to group %s, not to %s", fleet.Short(id), al.TaskGroup, w.group)

@@ -83,10 +83,11 @@ func allocKey(al *fleet.Alloc) string { return string(al.ID) }
 func needAlloc(v *state.View, r *http.Request) (*fleet.Alloc, error) {
 	id := fleet.AllocID(r.PathValue("id"))
 	al, ok := v.Alloc(id)
+	missing := fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "allocation %q not found", id)
+		return nil, missing
 	}
-	return al, nil
+	return al, grantOf(r).checkObject(al, missing)
 }
 
 // readAlloc answers with the whole allocation.

@@ -108,8 +108,9 @@ type Jobs interface {
 type Events interface {
 	// Open checks a client's request: topics, namespace, and the first log entry (0: the oldest that is kept). It
 	// returns the index after which the stream begins, and the function that writes the stream: one line for each
-	// entry, until ctx ends or a write fails.
-	Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
+	// entry, until ctx ends, a write fails, or sees does. sees is asked before each line: it returns which events the
+	// client may have at that time, and reads what this depends on from the view.
+	Open(topics []string, namespace string, from fleet.Index, sees func(*state.View) (func(*state.Event) bool, error)) (after fleet.Index, stream func(ctx context.Context, lines io.Writer) error, err error)
 }
 
 // Secrets encrypts the items of variables, and decrypts them.
@@ -160,10 +161,12 @@ type Config struct {
 	Access  *access.Resolver // who may do what; nil: everybody everything
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
-	Configs validate.ConfigChecks
-	Now     func() time.Time
-	NewID   func() string
-	Logs    *logtap.Monitor // copies this hub's log records to listeners; nil: none
+	// IsolatedDrivers are those of Drivers whose tasks have a file system of their own.
+	IsolatedDrivers []string
+	Configs         validate.ConfigChecks
+	Now             func() time.Time
+	NewID           func() string
+	Logs            *logtap.Monitor // copies this hub's log records to listeners; nil: none
 	// EdgeHealth returns why the edge in this process is unhealthy, or nil; a nil function: there is no edge.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone

@@ -139,8 +139,8 @@ func (h *fakeHub) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fl
 	return rollout.OutlookOf(v, d, now)
 }
 
-func (h *fakeHub) Open(topics []string, namespace string, from fleet.Index) (fleet.Index, func(context.Context, io.Writer) error, error) {
-	return events.New(h.store).Open(topics, namespace, from)
+func (h *fakeHub) Open(topics []string, namespace string, from fleet.Index, sees func(*state.View) (func(*state.Event) bool, error)) (fleet.Index, func(context.Context, io.Writer) error, error) {
+	return events.New(h.store).Open(topics, namespace, from, sees)
 }
 
 func (h *fakeHub) Force(context.Context) error {

@@ -11,6 +11,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/hub/state"
 )
 
@@ -25,7 +26,7 @@ func (a *API) clusterEndpoints() []endpoint {
 		{"GET", "/v1/agent/servers", onAgents("read"), a.writeHandler(a.statusPeers)}, // those that edges dial
 		{"GET", "/v1/agent/host", onAgents("read"), a.agentHost},
 		{"GET", "/v1/regions", public, a.writeHandler(a.listRegions)},
-		{"GET", "/v1/fleet/status", onNode("read"), a.readHandler(a.fleetStatus)},
+		{"GET", "/v1/fleet/status", onListed(acl.KindNode, "read"), a.readHandler(a.fleetStatus)},
 		{"GET", "/v1/fleet/held", inRequestNamespace("read-job"), a.readHandler(a.listHeld)},
 	}
 }

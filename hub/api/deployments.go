@@ -38,10 +38,11 @@ func (a *API) listDeployments(v *state.View, r *http.Request, q query) (any, fle
 func needDeployment(v *state.View, r *http.Request) (*fleet.Deployment, error) {
 	id := fleet.DeploymentID(r.PathValue("id"))
 	d, ok := v.Deployment(id)
+	missing := fleet.Errorf(fleet.CodeNotFound, "deployment %q not found", id)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "deployment %q not found", id)
+		return nil, missing
 	}
-	return d, nil
+	return d, grantOf(r).checkObject(d, missing)
 }
 
 // readDeployment answers with a deployment and the number of its allocations that wait for an update window, by
@@ -52,7 +53,13 @@ func (a *API) readDeployment(v *state.View, _ *http.Request, _ query, d *fleet.D
 
 // deploymentAllocs lists the allocations of a deployment by id.
 func (a *API) deploymentAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of := filterByPrefix(q, v.AllocsByDeployment(fleet.DeploymentID(r.PathValue("id"))), allocKey)
+	id := fleet.DeploymentID(r.PathValue("id"))
+	if d, ok := v.Deployment(id); ok {
+		if err := grantOf(r).refuseKnown(d); err != nil {
+			return nil, v.TableIndex("allocs"), err
+		}
+	}
+	of := filterByPrefix(q, v.AllocsByDeployment(id), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }
@@ -77,7 +84,11 @@ func (a *API) jobDeployments(v *state.View, r *http.Request, q query) (any, flee
 
 // jobDeployment answers with the newest deployment of a job, or with null.
 func (a *API) jobDeployment(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	return v.LatestDeployment(q.namespace, jobID(r)), v.TableIndex("deployments"), nil
+	d := v.LatestDeployment(q.namespace, jobID(r))
+	if d != nil && !grantOf(r).allowsItem(d) {
+		d = nil
+	}
+	return d, v.TableIndex("deployments"), nil
 }
 
 // failedShown is the largest number of failed allocations in a deployment's progress.

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"skerry/fleet/acl"
 )
 
 // endpoint declares one endpoint: how clients ask for it, what it requires, and what serves it. A literal
@@ -20,8 +22,8 @@ const writes = "PUT POST"
 
 // requirement says what the token of a request must give: one of some capabilities on objects of a kind.
 type requirement struct {
-	kind string   // kind of the objects, as rules of policies name it
-	any  []string // capabilities, one of which is enough
+	kind acl.Kind         // kind of the objects
+	any  []acl.Capability // one of these is enough
 	of   subject
 }
 
@@ -34,47 +36,59 @@ const (
 	ofCluster          // the whole cluster: rules of the kind have no names
 	ofRequest          // the namespace of the request ("*": of each object in the answer)
 	ofObject           // the object that the handler looks up
+	ofToken            // the request's token itself
 	ofAnswer           // each object of the answer, by its own kind: others are left out
 )
 
-// Requirements that name no capability: public endpoints serve everybody, managementOnly needs a management token, and
-// filteredAnswer leaves out of the answer what the token may not know.
+// Requirements that name no capability: public endpoints serve everybody, managementOnly needs a management token, ownToken
+// is about what the request's token is and has, and filteredAnswer leaves out of the answer what the token may not know.
 var (
 	public         = requirement{of: ofNothing}
-	managementOnly = requirement{kind: "management", of: ofCluster}
+	managementOnly = requirement{kind: acl.KindManagement, of: ofCluster}
+	ownToken       = requirement{of: ofToken}
 	filteredAnswer = requirement{of: ofAnswer}
 )
 
 // onAgents, onOperator and onNodes require a capability on all agents, on the cluster, and on all nodes.
-func onAgents(capability string) requirement {
-	return requirement{"agent", []string{capability}, ofCluster}
+func onAgents(capability acl.Capability) requirement {
+	return requirement{acl.KindAgent, []acl.Capability{capability}, ofCluster}
 }
 
-func onOperator(capability string) requirement {
-	return requirement{"operator", []string{capability}, ofCluster}
+func onOperator(capability acl.Capability) requirement {
+	return requirement{acl.KindOperator, []acl.Capability{capability}, ofCluster}
 }
 
-func onNodes(capability string) requirement {
-	return requirement{"node", []string{capability}, ofCluster}
+func onNodes(capability acl.Capability) requirement {
+	return requirement{acl.KindNode, []acl.Capability{capability}, ofCluster}
 }
 
 // onNode and onPool require a capability on the node or node pool that the handler looks up.
-func onNode(capability string) requirement {
-	return requirement{"node", []string{capability}, ofObject}
+func onNode(capability acl.Capability) requirement {
+	return requirement{acl.KindNode, []acl.Capability{capability}, ofObject}
 }
 
-func onPool(capability string) requirement {
-	return requirement{"node_pool", []string{capability}, ofObject}
+func onPool(capability acl.Capability) requirement {
+	return requirement{acl.KindNodePool, []acl.Capability{capability}, ofObject}
 }
 
-// inRequestNamespace requires one of the capabilities in the request's namespace, and inObjectNamespace in that of the
-// object which the handler looks up.
-func inRequestNamespace(any ...string) requirement { return requirement{"namespace", any, ofRequest} }
-func inObjectNamespace(any ...string) requirement  { return requirement{"namespace", any, ofObject} }
+// inRequestNamespace requires one of the capabilities in the request's namespace, inObjectNamespace in that of the object
+// which the handler looks up.
+func inRequestNamespace(any ...acl.Capability) requirement {
+	return requirement{acl.KindNamespace, any, ofRequest}
+}
+
+func inObjectNamespace(any ...acl.Capability) requirement {
+	return requirement{acl.KindNamespace, any, ofObject}
+}
+
+// onListed requires a capability on some object of a kind. Other objects are left out of the answer.
+func onListed(kind acl.Kind, capability acl.Capability) requirement {
+	return requirement{kind, []acl.Capability{capability}, ofAnswer}
+}
 
 // onVariable requires a capability on the path of a variable, which the request names.
-func onVariable(capability string) requirement {
-	return requirement{"variables", []string{capability}, ofObject}
+func onVariable(capability acl.Capability) requirement {
+	return requirement{acl.KindVariables, []acl.Capability{capability}, ofObject}
 }
 
 // String returns the requirement as the documentation shows it; "": it is not declared.
@@ -84,12 +98,18 @@ func (q requirement) String() string {
 		return ""
 	case q.of == ofNothing:
 		return "none"
-	case q.of == ofAnswer:
-		return "the answer is filtered"
+	case q.of == ofToken:
+		return "the token itself, or management"
+	case q.kind == "":
+		return "any; the answer has what the token may know of"
 	case len(q.any) == 0:
-		return q.kind
+		return string(q.kind)
 	}
-	return q.kind + ":" + strings.Join(q.any, " or ")
+	var names []string
+	for _, c := range q.any {
+		names = append(names, string(c))
+	}
+	return string(q.kind) + ":" + strings.Join(names, " or ")
 }
 
 // serveEndpoints makes the router of endpoints. It fails for an endpoint that does not declare what it requires.

@@ -28,9 +28,9 @@ func (a *API) listEvals(v *state.View, r *http.Request, q query) (any, fleet.Ind
 
 // evalsAsked iterates over the evaluations of the request's namespace, prefix, job and status.
 func evalsAsked(v *state.View, r *http.Request, q query) iter.Seq[*fleet.Evaluation] {
-	job, status := r.URL.Query().Get("job"), r.URL.Query().Get("status")
+	job, status, g := r.URL.Query().Get("job"), r.URL.Query().Get("status"), grantOf(r)
 	return selectItems(v.Evals(q.namespace, q.prefix), func(e *fleet.Evaluation) bool {
-		return (job == "" || job == string(e.JobID)) && (status == "" || status == e.Status)
+		return g.allowsItem(e) && (job == "" || job == string(e.JobID)) && (status == "" || status == e.Status)
 	})
 }
 
@@ -59,8 +59,12 @@ func (a *API) countEvals(v *state.View, r *http.Request, q query) (any, fleet.In
 func (a *API) readEval(v *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	id := fleet.EvalID(r.PathValue("id"))
 	e, ok := v.Eval(id)
+	missing := fleet.Errorf(fleet.CodeNotFound, "evaluation %q not found", id)
 	if !ok {
-		return nil, v.TableIndex("evals"), fleet.Errorf(fleet.CodeNotFound, "evaluation %q not found", id)
+		return nil, v.TableIndex("evals"), missing
+	}
+	if err := grantOf(r).checkObject(e, missing); err != nil {
+		return nil, v.TableIndex("evals"), err
 	}
 	related, err := queryFlag(r, "related", false)
 	if err != nil || !related {
@@ -115,7 +119,13 @@ func relatedEvals(v *state.View, e *fleet.Evaluation) iter.Seq[*fleet.Evaluation
 
 // evalAllocs lists the allocations that an evaluation placed, by id.
 func (a *API) evalAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of := filterByPrefix(q, v.AllocsByEval(fleet.EvalID(r.PathValue("id"))), allocKey)
+	id := fleet.EvalID(r.PathValue("id"))
+	if e, ok := v.Eval(id); ok {
+		if err := grantOf(r).refuseKnown(e); err != nil {
+			return nil, v.TableIndex("allocs"), err
+		}
+	}
+	of := filterByPrefix(q, v.AllocsByEval(id), allocKey)
 	answer, err := pageAllocs(r, of, allocKey)
 	return answer, v.TableIndex("allocs"), err
 }

@@ -5,9 +5,12 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/acl"
+	"skerry/hub/state"
 )
 
 // eventWriteTimeout is how long the write of one event line may take before the stream ends.
@@ -59,7 +62,63 @@ func (a *API) openEvents(r *http.Request) (after fleet.Index, stream func(contex
 		}
 		from = fleet.Index(n) + 1
 	}
-	return a.cfg.Events.Open(r.URL.Query()["topic"], q.namespace, from)
+	topics := r.URL.Query()["topic"]
+	if err := checkTopics(grantOf(r), topics, q.namespace); err != nil {
+		return 0, nil, err
+	}
+	return a.cfg.Events.Open(topics, q.namespace, from, func(v *state.View) (func(*state.Event) bool, error) {
+		g := grantOf(r)
+		return g.seesEvent, a.renewGrant(r, g, v)
+	})
+}
+
+// kindOfTopic has the kind of the objects of a topic. Events of another topic are for management tokens.
+var kindOfTopic = map[string]acl.Kind{
+	state.TopicJob: acl.KindNamespace, state.TopicDeployment: acl.KindNamespace, state.TopicEvaluation: acl.KindNamespace,
+	state.TopicAllocation: acl.KindNamespace, state.TopicService: acl.KindNamespace,
+	state.TopicVariable: acl.KindVariables, state.TopicNode: acl.KindSite, state.TopicPool: acl.KindNodePool,
+}
+
+// checkTopics refuses a stream for a topic of which the token may have no event. Without topics, the stream has what
+// the token may know of.
+func checkTopics(g *grant, topics []string, namespace string) error {
+	for _, topic := range topics {
+		topic, _, _ = strings.Cut(topic, ":")
+		kind := kindOfTopic[topic]
+		missing := acl.Requirement{Kind: kind, Capability: g.capabilitiesOn(kind)[0]}
+		allowed := topic == "*" || g.rules.IsManagement()
+		switch kind {
+		case "":
+			missing = acl.Requirement{Kind: acl.KindManagement}
+		case acl.KindNamespace:
+			missing.Name = namespace
+			allowed = allowed || g.rules.Allows(missing)
+		default:
+			allowed = allowed || g.rules.AllowsAny(kind, missing.Capability)
+		}
+		if !allowed {
+			return refusal(g.rules, missing)
+		}
+	}
+	return nil
+}
+
+// seesEvent reports whether an event may be part of the request's stream.
+func (g *grant) seesEvent(e *state.Event) bool {
+	o := object{kind: kindOfTopic[e.Topic], name: e.Namespace}
+	switch o.kind {
+	case "":
+		return g.rules.IsManagement()
+	case acl.KindNodePool:
+		o.name = e.Key
+	case acl.KindVariables:
+		o.path = e.Key
+	case acl.KindSite:
+		if e.Node != nil {
+			o.name = e.Node.AtSite()
+		}
+	}
+	return g.allowsObject(o)
 }
 
 // slowSink writes each line to the client and flushes it. A write fails after eventWriteTimeout.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/syncproto"
 )
 
@@ -137,6 +139,8 @@ func (a *API) runOverWebsocket(r *http.Request, client *execConn, findRequest fu
 	if err != nil {
 		return err
 	}
+	r, stop := a.whileGranted(r)
+	defer stop()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	edge, err := a.cfg.Edges.Talk(ctx, to.alloc.NodeID, to.req)
@@ -175,7 +179,25 @@ func (a *API) commandIn(r *http.Request, req syncproto.Request) (allocRequest, e
 		return allocRequest{}, err
 	}
 	req.Alloc = al.ID
+	if err := a.checkNodeExec(r, al, req.Task); err != nil {
+		return allocRequest{}, err
+	}
 	return allocRequest{al, req}, checkAllocReachable(v, al, "run a command in", req.Task)
+}
+
+// checkNodeExec requires alloc-node-exec for a task that is not isolated from its node's file system: a command in it
+// can do what the edge's user can. A driver that this release does not know is taken for such a one.
+func (a *API) checkNodeExec(r *http.Request, al *fleet.Alloc, task string) error {
+	if g := al.Group(); g != nil {
+		if t := g.Task(task); t != nil && slices.Contains(a.cfg.IsolatedDrivers, t.Driver) {
+			return nil
+		}
+	}
+	needed := acl.Requirement{Kind: acl.KindNamespace, Name: al.Namespace, Capability: acl.AllocNodeExec}
+	if g := grantOf(r); !g.rules.Allows(needed) {
+		return refusal(g.rules, needed)
+	}
+	return nil
 }
 
 // execConn is the client's side of a command: its websocket. One goroutine reads it, one writes output.

@@ -1,19 +1,25 @@
 package api
 
-import "strings"
+import (
+	"strings"
+
+	"skerry/fleet/acl"
+)
 
 // Endpoint is the declaration of an endpoint.
 type Endpoint struct {
 	Methods  []string // none: all
 	Path     string
 	Requires string
+	Kind     acl.Kind
+	Any      []acl.Capability
 }
 
 // Endpoints lists the declarations of all endpoints.
 func (a *API) Endpoints() []Endpoint {
 	var all []Endpoint
 	for _, e := range a.endpoints {
-		all = append(all, Endpoint{strings.Fields(e.methods), e.path, e.requires.String()})
+		all = append(all, Endpoint{strings.Fields(e.methods), e.path, e.requires.String(), e.requires.kind, e.requires.any})
 	}
 	return all
 }

@@ -153,6 +153,12 @@ func (a *API) fileStream(w http.ResponseWriter, r *http.Request) {
 		a.writeError(w, err)
 		return
 	}
+	if _, err := needAlloc(a.cfg.State.View(), r); err != nil {
+		a.writeError(w, err)
+		return
+	}
+	r, stop := a.whileGranted(r)
+	defer stop()
 	out, req, err := a.askFile(r, syncproto.RequestStream, func(req *syncproto.Request) error {
 		req.Offset = at
 		if s := r.URL.Query().Get("follow"); s != "" {

@@ -26,7 +26,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.I
 	if err != nil {
 		return nil, 0, err
 	}
-	sites := map[string]*api.SiteStatus{}
+	sites, g := map[string]*api.SiteStatus{}, grantOf(r)
 	listed := map[fleet.NodeID]bool{}
 	for n := range v.Nodes("") {
 		if ok, err := p.passesFilter(n); err != nil {
@@ -34,8 +34,11 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.I
 		} else if !ok {
 			continue
 		}
+		if !g.allowsItem(n) {
+			continue
+		}
 		listed[n.ID] = true
-		line := nodeLine(v, n)
+		line := nodeLine(v, n, g)
 		if at, ok := contact[n.ID]; ok {
 			line.LastContact = &at
 		}
@@ -56,7 +59,7 @@ func (a *API) fleetStatus(v *state.View, r *http.Request, _ query) (any, fleet.I
 	}
 	slices.SortFunc(s.Sites, func(x, y api.SiteStatus) int { return strings.Compare(x.Site, y.Site) })
 	slices.SortFunc(s.Nodes, func(x, y api.NodeLine) int { return strings.Compare(x.Name+string(x.ID), y.Name+string(y.ID)) })
-	s.Waiting = waitingLines(v, listed)
+	s.Waiting = waitingLines(v, listed, g)
 	return s, v.Index(), nil
 }
 
@@ -73,8 +76,9 @@ func (a *API) hubLines(v *state.View, leader fleet.HubID) []api.HubStatus {
 	return lines
 }
 
-// nodeLine returns the line of a node on the fleet's page, with the counts of its allocations that may still run.
-func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
+// nodeLine returns the line of a node on the fleet's page, with the counts of its allocations that may still run, and
+// of which the grant may know.
+func nodeLine(v *state.View, n *fleet.Node, g *grant) api.NodeLine {
 	line := api.NodeLine{
 		ID: n.ID, Name: n.Name, Datacenter: n.Datacenter, Site: n.AtSite(), NodePool: n.NodePool, Status: n.Status, StatusDescription: n.StatusDescription,
 		Hub: n.Hub, Allocs: map[string]int{}, Fenced: n.Fenced, Newcomer: n.Newcomer, Orphans: n.Orphans, Revoked: n.Revoked != nil,
@@ -84,18 +88,21 @@ func nodeLine(v *state.View, n *fleet.Node) api.NodeLine {
 		line.DisconnectedAt = &at
 	}
 	for al := range v.AllocsByNode(n.ID) {
-		if !al.Terminal() || al.ClientStatus == fleet.ClientUnknown { // it may still run: its node is away
+		if g.allowsItem(al) && (!al.Terminal() || al.ClientStatus == fleet.ClientUnknown) { // it may still run: its node is away
 			line.Allocs[al.ClientStatus]++
 		}
 	}
 	return line
 }
 
-// waitingLines lists waiting work: blocked or delayed evaluations, and, on the listed nodes, initializing nodes and
+// waitingLines lists waiting work of which the grant may know: blocked or delayed evaluations, and, on the listed nodes, initializing nodes and
 // allocations that wait for their node to return or to stop them.
-func waitingLines(v *state.View, listed map[fleet.NodeID]bool) []api.WaitingLine {
+func waitingLines(v *state.View, listed map[fleet.NodeID]bool, g *grant) []api.WaitingLine {
 	lines := []api.WaitingLine{}
 	for e := range v.Evals("*", "") {
+		if !g.allowsItem(e) {
+			continue
+		}
 		line := api.WaitingLine{Kind: "evaluation", ID: string(e.ID), Of: string(e.JobID)}
 		switch {
 		case e.Status == fleet.EvalBlocked && len(e.FailedTGAllocs) == 0 && len(e.AwaitsRoom) > 0:
@@ -110,7 +117,7 @@ func waitingLines(v *state.View, listed map[fleet.NodeID]bool) []api.WaitingLine
 		lines = append(lines, line)
 	}
 	for al := range v.Allocs("*", "") {
-		if !listed[al.NodeID] {
+		if !listed[al.NodeID] || !g.allowsItem(al) {
 			continue
 		}
 		line := api.WaitingLine{Kind: "allocation", ID: string(al.ID), Of: string(al.JobID)}

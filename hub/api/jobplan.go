@@ -50,7 +50,10 @@ func (a *API) validateJob(r *http.Request, raw struct{ Job json.RawMessage }) (a
 		Error                 string
 		Warnings              string
 	}{DriverConfigValidated: true}
-	job, problems := a.decodeJob(r, raw.Job)
+	job, problems, err := a.decodeJob(r, raw.Job)
+	if err != nil {
+		return nil, 0, err
+	}
 	if err := problems.Err(); err != nil {
 		answer.Error = err.Error()
 		answer.ValidationErrors = problems.Lines()

@@ -85,8 +85,11 @@ func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, 
 		return nil, fleet.Errorf(fleet.CodeInvalid, "read the job: the request's body contains no job").
 			WithHint("send {\"Job\": {…}}; an HCL file goes through /v1/jobs/parse first")
 	}
-	job, problems := a.decodeJob(r, raw)
-	if err := problems.Err(); err != nil {
+	job, problems, err := a.decodeJob(r, raw)
+	if err == nil {
+		err = problems.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
 	if id := jobID(r); id != "" && id != job.ID {
@@ -96,16 +99,19 @@ func (a *API) decodeValidJob(r *http.Request, raw json.RawMessage) (*fleet.Job, 
 }
 
 // decodeJob decodes a job, puts it into the request's namespace and returns it with all its problems. If raw is no
-// job at all, it reports only that.
-func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems) {
+// job at all, it reports only that. It fails if the request's ACL token may not have such a job.
+func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet.Problems, error) {
 	job, problems := validate.DecodeJob(raw)
 	if job.Type == "" { // raw is no job at all: every other check would fail, too
-		return job, problems
+		return job, problems, nil
 	}
 	clearHubFields(job)
 	intoNamespace(r, job)
+	if err := checkJob(a.cfg.State.View(), grantOf(r), job); err != nil {
+		return job, nil, err
+	}
 	problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
-	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.regionProblems(job), tooLarge(job))
+	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.regionProblems(job), tooLarge(job)), nil
 }
 
 // clearHubFields clears the fields that only hubs set, and adds those that were set to job.Ignored. So a

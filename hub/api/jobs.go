@@ -6,6 +6,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/hub/state"
 )
 
@@ -13,8 +14,8 @@ func (a *API) jobEndpoints() []endpoint {
 	return []endpoint{
 		{"GET", "/v1/jobs", inRequestNamespace("list-jobs"), a.readHandler(a.listJobs)},
 		{writes, "/v1/jobs", inObjectNamespace("submit-job"), writeBody(a, a.registerJob)},
-		{"GET", "/v1/jobs/statuses", inObjectNamespace("read-job"), a.jobStatuses},
-		{writes, "/v1/jobs/statuses", inObjectNamespace("read-job"), a.jobStatuses},
+		{"GET", "/v1/jobs/statuses", onListed(acl.KindNamespace, "read-job"), a.jobStatuses},
+		{writes, "/v1/jobs/statuses", onListed(acl.KindNamespace, "read-job"), a.jobStatuses},
 		{writes, "/v1/jobs/parse", inRequestNamespace("parse-job", "submit-job"), writeBody(a, a.parseJob)},
 		{writes, "/v1/validate/job", inObjectNamespace("read-job"), writeBody(a, a.validateJob)},
 		{"GET", "/v1/job/{id}", inRequestNamespace("read-job"), readObject(a, "jobs", needJob, a.readJob)},
@@ -63,10 +64,11 @@ func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) 
 func needJob(v *state.View, r *http.Request) (*fleet.Job, error) {
 	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
 	j, ok := v.Job(namespace, jobID(r))
+	missing := fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), namespace)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), namespace)
+		return nil, missing
 	}
-	return j, nil
+	return j, grantOf(r).checkObject(j, missing)
 }
 
 // readJob answers with the whole job.
@@ -113,7 +115,7 @@ func (a *API) jobSummary(v *state.View, _ *http.Request, _ query, j *fleet.Job) 
 
 // jobVersions answers with the kept versions of a job, the newest first. With diffs=true it adds their differences.
 func (a *API) jobVersions(v *state.View, r *http.Request, q query, j *fleet.Job) (any, fleet.Index, error) {
-	answer := api.JobVersionsAnswer{Versions: v.JobVersions(q.namespace, j.ID)}
+	answer := api.JobVersionsAnswer{Versions: v.JobVersions(j.Namespace, j.ID)}
 	var err error
 	if r.URL.Query().Get("diffs") == "true" {
 		answer.Diffs, err = jobDiffs(r, answer.Versions)

@@ -24,6 +24,8 @@ func (a *API) streamTaskLogs(w http.ResponseWriter, r *http.Request) {
 		a.writeError(w, err)
 		return
 	}
+	r, stop := a.whileGranted(r)
+	defer stop()
 	plain, err := queryFlag(r, "plain", false)
 	if err != nil {
 		a.writeError(w, err)

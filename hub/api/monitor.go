@@ -15,6 +15,8 @@ import (
 // streamMonitor streams the log lines that this hub or a node writes from now on, as JSON frames, or with plain=true
 // as text, until the client leaves.
 func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
+	r, stop := a.whileGranted(r)
+	defer stop()
 	lines, err := a.openLogMonitor(r)
 	if err != nil {
 		a.writeError(w, err)
@@ -22,8 +24,8 @@ func (a *API) streamMonitor(w http.ResponseWriter, r *http.Request) {
 	}
 	defer lines.Close()
 	a.cfg.Log.Debug("a client follows the log", "client", r.RemoteAddr)
-	stop := context.AfterFunc(r.Context(), func() { _ = lines.Close() })
-	defer stop()
+	detach := context.AfterFunc(r.Context(), func() { _ = lines.Close() })
+	defer detach()
 	frames := json.NewEncoder(w)
 	emit := func(b []byte) error { return frames.Encode(api.StreamFrame{Data: b}) }
 	w.Header().Set("Content-Type", "application/json")

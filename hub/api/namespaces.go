@@ -33,7 +33,7 @@ func (a *API) listNamespaces(v *state.View, r *http.Request, q query) (any, flee
 func needNamespace(v *state.View, r *http.Request) (*fleet.Namespace, error) {
 	name := r.PathValue("name")
 	n, ok := v.Namespace(name)
-	if !ok {
+	if !ok || !grantOf(r).allowsItem(n) {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "namespace %q not found", name)
 	}
 	return n, nil

@@ -25,7 +25,7 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query, n *fleet.Node
 	}
 	entries, index := v.NodeHistory(n.ID), max(n.ModifyIndex, 1)
 	if withAllocs {
-		entries, index = nodeTimeline(v, n.ID, entries), v.Index()
+		entries, index = nodeTimeline(v, n.ID, entries, grantOf(r)), v.Index()
 	}
 	entries = slices.DeleteFunc(entries, func(e fleet.HistoryEntry) bool {
 		return e.Time.Before(since) || !until.IsZero() && e.Time.After(until)
@@ -33,9 +33,9 @@ func (a *API) nodeHistory(v *state.View, r *http.Request, _ query, n *fleet.Node
 	return entries, index, nil
 }
 
-// nodeTimeline merges a node's own history and those of its allocations. Hubs record a lost or returned node in all
+// nodeTimeline merges a node's own history and those of its allocations of which the grant may know. Hubs record a lost or returned node in all
 // of these; the result has each such event once.
-func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry) []fleet.HistoryEntry {
+func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry, g *grant) []fleet.HistoryEntry {
 	type decision struct {
 		index fleet.Index
 		event string
@@ -46,6 +46,9 @@ func nodeTimeline(v *state.View, id fleet.NodeID, own []fleet.HistoryEntry) []fl
 		noted[decision{e.Index, e.Event}] = true
 	}
 	for al := range v.AllocsByNode(id) {
+		if !g.allowsItem(al) {
+			continue
+		}
 		for _, e := range v.History(al.ID) {
 			what := decision{e.Index, e.Event}
 			ofNode := e.Side == fleet.SideHub && strings.HasPrefix(e.Event, nodeEventPrefix)

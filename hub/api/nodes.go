@@ -6,17 +6,18 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
 func (a *API) nodeEndpoints() []endpoint {
 	return []endpoint{
-		{"GET", "/v1/nodes", onNode("read"), a.readHandler(a.listNodes)},
+		{"GET", "/v1/nodes", onListed(acl.KindNode, "read"), a.readHandler(a.listNodes)},
 		{"GET", "/v1/node/{id}", onNode("read"), readObject(a, "nodes", needNode, a.readNode)},
 		{"GET", "/v1/node/{id}/allocations", onNode("read"), a.readHandler(a.nodeAllocs)},
 		{"GET", "/v1/node/{id}/history", onNode("read"), readObject(a, "nodes", needNode, a.nodeHistory)},
-		{"GET", "/v1/node/pools", onPool("read"), a.readHandler(a.listPools)},
+		{"GET", "/v1/node/pools", onListed(acl.KindNodePool, "read"), a.readHandler(a.listPools)},
 		{writes, "/v1/node/pools", onPool("write"), writeBody(a, a.storePool)},
 		{"GET", "/v1/node/revocations", onOperator("read"), a.readHandler(a.listRevocations)},
 		{writes, "/v1/node/{id}/revoke", onOperator("write"), writeOptionalBody(a, a.revokeNode)},
@@ -73,10 +74,11 @@ func nodeStub(n *fleet.Node, attributes bool) api.NodeStub {
 func needNode(v *state.View, r *http.Request) (*fleet.Node, error) {
 	id := fleet.NodeID(r.PathValue("id"))
 	n, ok := v.Node(id)
+	missing := fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+		return nil, missing
 	}
-	return n, nil
+	return n, grantOf(r).checkObject(n, missing)
 }
 
 // readNode answers with the whole node. Its HTTPAddr is this hub's address.
@@ -90,7 +92,15 @@ func (a *API) readNode(_ *state.View, r *http.Request, _ query, n *fleet.Node) (
 // nodeAllocs lists the allocations of a node by id, each whole. Its index is that of their newest change, or without
 // allocations that of all allocations.
 func (a *API) nodeAllocs(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	of, newest := v.AllocsByNode(fleet.NodeID(r.PathValue("id"))), fleet.Index(0)
+	id, g := fleet.NodeID(r.PathValue("id")), grantOf(r)
+	n, ok := v.Node(id)
+	if !ok {
+		n = &fleet.Node{ID: id} // one that was purged may have left allocations
+	}
+	if !g.allowsItem(n) {
+		return nil, v.TableIndex("nodes"), fleet.Errorf(fleet.CodeNotFound, "node %q not found", id)
+	}
+	of, newest := selectItems(v.AllocsByNode(id), func(al *fleet.Alloc) bool { return g.allowsItem(al) }), fleet.Index(0)
 	for al := range of {
 		newest = max(newest, al.ModifyIndex)
 	}
@@ -115,6 +125,9 @@ func (a *API) storePool(r *http.Request, p fleet.Pool) (any, fleet.Index, error)
 			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store node pool %q: the path names %q", p.Name, name)
 		}
 		p.Name = name
+	}
+	if err := grantOf(r).checkNamed(acl.KindNodePool, p.Name); err != nil {
+		return nil, 0, err
 	}
 	if err := validate.Pool(&p); err != nil {
 		return nil, 0, err

@@ -18,7 +18,7 @@ func (a *API) operatorEndpoints() []endpoint {
 		{"GET", "/v1/operator/autopilot/health", onOperator("read"), a.autopilotHealth},
 		{"GET", "/v1/operator/autopilot/configuration", onOperator("read"), a.writeHandler(a.autopilotConfiguration)},
 		{writes, "/v1/operator/autopilot/configuration", onOperator("write"), a.writeHandler(a.storeAutopilot)},
-		{"GET", "/v1/operator/snapshot", managementOnly, a.saveSnapshot},
+		{"GET", "/v1/operator/snapshot", onOperator("snapshot-save"), a.saveSnapshot},
 		{writes, "/v1/operator/snapshot", managementOnly, a.writeHandler(a.restoreSnapshot)},
 	}
 }

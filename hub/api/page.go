@@ -136,13 +136,14 @@ func ageKey(q query, created fleet.Index, id string) string {
 }
 
 // page returns the page of items that the request's parameters select: filtered, ordered by key, starting at the
-// token. show makes the list item that is answered.
+// token. Items that the request's ACL token may not know of are left out. show makes the list item that is answered.
 func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
 	p, err := parsePages(r)
 	if err != nil {
 		return pageOfItems{}, err
 	}
-	return cutPage(p, items, key, show)
+	g := grantOf(r)
+	return cutPage(p, selectItems(items, func(it T) bool { return g.allowsItem(it) }), key, show)
 }
 
 // cutPage is page with parameters that were parsed already.

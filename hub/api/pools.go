@@ -5,6 +5,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/hub/state"
 )
 
@@ -12,10 +13,11 @@ import (
 func needPool(v *state.View, r *http.Request) (*fleet.Pool, error) {
 	name := r.PathValue("name")
 	p, ok := v.Pool(name)
+	missing := fleet.Errorf(fleet.CodeNotFound, "node pool %q not found", name)
 	if !ok {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "node pool %q not found", name)
+		return nil, missing
 	}
-	return p, nil
+	return p, grantOf(r).checkObject(p, missing)
 }
 
 // readPool answers with a node pool.
@@ -25,7 +27,11 @@ func (a *API) readPool(_ *state.View, _ *http.Request, _ query, p *fleet.Pool) (
 
 // deletePool removes a node pool. One with nodes, or with jobs that are not dead, is refused.
 func (a *API) deletePool(r *http.Request) (any, fleet.Index, error) {
-	return commitAnswer(a, r, state.PoolDelete{Name: r.PathValue("name")}, indexAnswer)
+	name := r.PathValue("name")
+	if err := grantOf(r).checkNamed(acl.KindNodePool, name); err != nil {
+		return nil, 0, err
+	}
+	return commitAnswer(a, r, state.PoolDelete{Name: name}, indexAnswer)
 }
 
 // poolNodes lists the nodes of a pool by id; those of the pool "all" are all nodes.

@@ -107,6 +107,9 @@ func (a *API) endPrefetches(r *http.Request) (any, fleet.Index, error) {
 	}
 	var ended []state.EndedPrefetch
 	for p := range a.cfg.State.View().PrefetchesOf(q.namespace, jobID(r)) {
+		if !grantOf(r).allowsItem(p) {
+			continue
+		}
 		ended = append(ended, state.EndedPrefetch{ID: p.ID, RequestIndex: p.RequestIndex})
 	}
 	if len(ended) == 0 {

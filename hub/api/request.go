@@ -118,6 +118,9 @@ func (a *API) readHandler(f readFunc) http.HandlerFunc {
 func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Index, error) {
 	if q.minIndex == 0 {
 		v := a.cfg.State.View()
+		if err := a.renewGrant(r, grantOf(r), v); err != nil { // what it has caught up with may be the end of the token
+			return nil, 0, err
+		}
 		answer, index, err := f(v, r, q)
 		return answer, max(index, v.Restored().Index), err
 	}
@@ -125,6 +128,9 @@ func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Ind
 	defer cancel()
 	for missed, again := false, false; ; again = true {
 		v := a.cfg.State.Watch()
+		if err := a.renewGrant(r, grantOf(r), v); err != nil {
+			return nil, 0, err
+		}
 		answer, index, err := f(v, r, q)
 		// Objects of a restored snapshot have their former indexes. A client that saw later
 		// ones has to learn of the restore, and must not see the index go back.
@@ -137,6 +143,9 @@ func (a *API) readBlocking(f readFunc, r *http.Request, q query) (any, fleet.Ind
 		}
 		missed = missing
 		if v.Changed(ctx) != nil {
+			if err := a.renewGrant(r, grantOf(r), a.cfg.State.View()); err != nil { // it may have expired meanwhile
+				return nil, 0, err
+			}
 			return answer, index, cmp.Or(r.Context().Err(), err)
 		}
 	}

@@ -25,6 +25,9 @@ func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.I
 	case older.Type != current.Type:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revert job %q: the type of version %d is %s, not %s", current.ID, older.Version, older.Type, current.Type)
 	}
+	if err := checkJob(a.cfg.State.View(), grantOf(r), older); err != nil { // it may mount what the newest version does not
+		return nil, 0, err
+	}
 	now := a.cfg.Now().UnixNano()
 	back := *older
 	back.SubmitTime = now

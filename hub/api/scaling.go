@@ -31,7 +31,7 @@ func (a *API) listScaling(v *state.View, r *http.Request, q query) (any, fleet.I
 func (a *API) readScaling(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	id := r.PathValue("id")
 	for p := range scalingPolicies(v, q) {
-		if p.ID == id {
+		if p.ID == id && grantOf(r).allowsItem(p) {
 			return p, p.ModifyIndex, nil
 		}
 	}

@@ -2,6 +2,7 @@ package api
 
 import (
 	"cmp"
+	"iter"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,7 +53,7 @@ func (a *API) searchEndpoints() []endpoint {
 
 // searchHandler serves f as a read whose parameters are in the body. Blocking queries call f several times with one
 // body.
-func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest) (any, error)) http.HandlerFunc {
+func (a *API) searchHandler(f func(v *state.View, g *grant, q query, req api.SearchRequest) (any, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var req api.SearchRequest
 		if err := a.decodeBody(r, &req); err != nil {
@@ -63,8 +64,8 @@ func (a *API) searchHandler(f func(v *state.View, q query, req api.SearchRequest
 			a.writeError(w, err)
 			return
 		}
-		a.readHandler(func(v *state.View, _ *http.Request, q query) (any, fleet.Index, error) {
-			answer, err := f(v, q, req)
+		a.readHandler(func(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
+			answer, err := f(v, grantOf(r), q, req)
 			return answer, v.Index(), err
 		})(w, r)
 	}
@@ -92,14 +93,14 @@ func includesContext(req api.SearchRequest, context string) bool {
 }
 
 // searchPrefix answers with the ids that begin with a prefix, by context.
-func (a *API) searchPrefix(v *state.View, q query, req api.SearchRequest) (any, error) {
+func (a *API) searchPrefix(v *state.View, g *grant, q query, req api.SearchRequest) (any, error) {
 	answer := api.SearchAnswer{Matches: map[string][]string{}, Truncations: map[string]bool{}, SearchMeta: a.answerMeta(v)}
 	for _, context := range idContexts {
 		if !includesContext(req, context) {
 			continue
 		}
 		found := []string{}
-		listMatchingIDs(v, q.namespace, context, func(id string) bool {
+		listMatchingIDs(v, g, q.namespace, context, func(id string) bool {
 			if strings.HasPrefix(id, req.Prefix) {
 				found = append(found, id)
 			}
@@ -117,29 +118,35 @@ func (a *API) answerMeta(v *state.View) api.SearchMeta {
 	return api.SearchMeta{Index: v.Index(), KnownLeader: known}
 }
 
-// listMatchingIDs calls more with the ids of a context, in order, until it returns false. For pools and namespaces
-// that includes ids without the prefix.
-func listMatchingIDs(v *state.View, ns, context string, more func(id string) bool, prefix string) {
+// listMatchingIDs calls more with the ids of a context of which the grant may know, in order, until it returns false. For
+// pools and namespaces that includes ids without the prefix.
+func listMatchingIDs(v *state.View, g *grant, ns, context string, more func(id string) bool, prefix string) {
 	switch context {
 	case contextAllocs:
-		each(v.Allocs(ns, prefix), func(al *fleet.Alloc) bool { return more(string(al.ID)) })
+		eachSeen(g, v.Allocs(ns, prefix), func(al *fleet.Alloc) bool { return more(string(al.ID)) })
 	case contextDeployments:
-		each(v.Deployments(ns, prefix), func(d *fleet.Deployment) bool { return more(string(d.ID)) })
+		eachSeen(g, v.Deployments(ns, prefix), func(d *fleet.Deployment) bool { return more(string(d.ID)) })
 	case contextEvals:
-		each(v.Evals(ns, prefix), func(e *fleet.Evaluation) bool { return more(string(e.ID)) })
+		eachSeen(g, v.Evals(ns, prefix), func(e *fleet.Evaluation) bool { return more(string(e.ID)) })
 	case contextJobs:
-		each(v.Jobs(ns, prefix), func(j *fleet.Job) bool { return more(string(j.ID)) })
+		eachSeen(g, v.Jobs(ns, prefix), func(j *fleet.Job) bool { return more(string(j.ID)) })
 	case contextNodes:
-		each(v.Nodes(prefix), func(n *fleet.Node) bool { return more(string(n.ID)) })
+		eachSeen(g, v.Nodes(prefix), func(n *fleet.Node) bool { return more(string(n.ID)) })
 	case contextPools:
-		each(v.Pools(), func(p *fleet.Pool) bool { return more(p.Name) })
+		eachSeen(g, v.Pools(), func(p *fleet.Pool) bool { return more(p.Name) })
 	case contextNamespaces:
-		each(v.Namespaces(), func(n *fleet.Namespace) bool { return more(n.Name) })
+		eachSeen(g, v.Namespaces(), func(n *fleet.Namespace) bool { return more(n.Name) })
 	}
 }
 
-// each calls f with the items of seq until f returns false.
-func each[T any](seq func(func(T) bool), f func(T) bool) { seq(f) }
+// eachSeen calls f with the items of which the grant may know, until f returns false.
+func eachSeen[T any](g *grant, items iter.Seq[T], f func(T) bool) {
+	for it := range items {
+		if g.allowsItem(it) && !f(it) {
+			return
+		}
+	}
+}
 
 // fuzzyMatcher collects the names that contain a text, by context.
 type fuzzyMatcher struct {
@@ -157,35 +164,30 @@ func (f *fuzzyMatcher) matchName(context, name string, scope ...string) {
 
 // searchFuzzy answers with the names that contain a text, by context. Evaluations and deployments, which have no
 // names, are found by the prefix of their ids.
-func (a *API) searchFuzzy(v *state.View, q query, req api.SearchRequest) (any, error) {
+func (a *API) searchFuzzy(v *state.View, g *grant, q query, req api.SearchRequest) (any, error) {
 	if len(req.Text) < minTerm {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "search: %q is too short, at least %d bytes are needed", req.Text, minTerm)
 	}
 	f := &fuzzyMatcher{text: strings.ToLower(req.Text), found: map[string][]api.FuzzyMatch{}}
-	f.matchJobs(v, q, req)
+	f.matchJobs(v, g, q, req)
 	if includesContext(req, contextAllocs) {
-		for al := range v.Allocs(q.namespace, "") {
+		eachSeen(g, v.Allocs(q.namespace, ""), func(al *fleet.Alloc) bool {
 			f.matchName(contextAllocs, al.Name, al.Namespace, string(al.ID))
-		}
+			return true
+		})
 	}
 	if includesContext(req, contextNodes) {
-		for n := range v.Nodes("") {
-			f.matchName(contextNodes, n.Name, string(n.ID))
-		}
+		eachSeen(g, v.Nodes(""), func(n *fleet.Node) bool { f.matchName(contextNodes, n.Name, string(n.ID)); return true })
 	}
 	if includesContext(req, contextPools) {
-		for p := range v.Pools() {
-			f.matchName(contextPools, p.Name)
-		}
+		eachSeen(g, v.Pools(), func(p *fleet.Pool) bool { f.matchName(contextPools, p.Name); return true })
 	}
 	if includesContext(req, contextNamespaces) {
-		for n := range v.Namespaces() {
-			f.matchName(contextNamespaces, n.Name)
-		}
+		eachSeen(g, v.Namespaces(), func(n *fleet.Namespace) bool { f.matchName(contextNamespaces, n.Name); return true })
 	}
 	for _, context := range []string{contextEvals, contextDeployments} {
 		if includesContext(req, context) {
-			listMatchingIDs(v, q.namespace, context, func(id string) bool {
+			listMatchingIDs(v, g, q.namespace, context, func(id string) bool {
 				f.found[context] = append(f.found[context], api.FuzzyMatch{ID: id})
 				return len(f.found[context]) <= maxFuzzy
 			}, f.text)
@@ -206,8 +208,11 @@ func (a *API) searchFuzzy(v *state.View, q query, req api.SearchRequest) (any, e
 
 // matchJobs searches the jobs of the namespace, and the names of groups, services, tasks, images and commands in
 // them.
-func (f *fuzzyMatcher) matchJobs(v *state.View, q query, req api.SearchRequest) {
+func (f *fuzzyMatcher) matchJobs(v *state.View, g *grant, q query, req api.SearchRequest) {
 	for j := range v.Jobs(q.namespace, "") {
+		if !g.allowsItem(j) {
+			continue
+		}
 		job := []string{j.Namespace, string(j.ID)}
 		if includesContext(req, contextJobs) {
 			f.matchName(contextJobs, j.Name, job...)

@@ -33,9 +33,10 @@ func (a *API) visibleServices(v *state.View, r *http.Request, ns string, job fle
 	if err != nil {
 		return nil, err
 	}
+	g := grantOf(r)
 	return func(yield func(*fleet.ServiceRegistration) bool) {
 		for s := range v.Services(ns, job, a.cfg.Cluster.Self().Region) {
-			if (all || s.Status == fleet.ServiceReachable) && !yield(&s) {
+			if g.allowsItem(&s) && (all || s.Status == fleet.ServiceReachable) && !yield(&s) {
 				return
 			}
 		}
@@ -156,7 +157,7 @@ func (a *API) deleteService(r *http.Request) (any, fleet.Index, error) {
 	v := a.cfg.State.View()
 	name, id := r.PathValue("name"), r.PathValue("registration")
 	for s := range v.Services(q.namespace, "", a.cfg.Cluster.Self().Region) {
-		if s.ServiceName == name && s.ID == id {
+		if s.ServiceName == name && s.ID == id && grantOf(r).allowsItem(&s) {
 			return nil, v.Index(), fleet.Errorf(fleet.CodeConflict, "delete a registration of service %q: its allocation %s is running", name, fleet.Short(s.AllocID)).
 				WithHint("it goes when the allocation ends: stop that, or register its job without the service")
 		}
@@ -169,7 +170,7 @@ func (a *API) jobServices(v *state.View, r *http.Request, q query) (any, fleet.I
 	index := v.TableIndex("services")
 	job := fleet.JobID(r.PathValue("id"))
 	there, ok := v.Job(q.namespace, job)
-	if !ok {
+	if !ok || !grantOf(r).allowsItem(there) {
 		return nil, max(index, v.TableIndex("jobs")), fleet.Errorf(fleet.CodeNotFound, "job %q not found", job)
 	}
 	found, err := a.visibleServices(v, r, q.namespace, job)

@@ -7,6 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
 	"skerry/syncproto/identity"
@@ -68,6 +69,10 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 
 // createToken creates a join token. Its secret is in the answer alone: the state has only its hash.
 func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fleet.Index, error) {
+	// Who has a hub's certificate is trusted with the whole state.
+	if g := grantOf(r); req.Role == fleet.RoleHub && !g.rules.IsManagement() {
+		return nil, 0, refusal(g.rules, acl.Requirement{Kind: acl.KindManagement})
+	}
 	now := a.cfg.Now()
 	kept, err := newJoinToken(req, now)
 	if err != nil {

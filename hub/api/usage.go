@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -68,7 +69,18 @@ func (a *API) freshReachableNode(r *http.Request, id fleet.NodeID, verb string) 
 	if err != nil {
 		return v, err
 	}
+	if n, ok := v.Node(id); ok && grantOf(r).requires.kind == acl.KindNode {
+		if err := grantOf(r).checkObject(n, missingNode(id, verb)); err != nil {
+			return v, err
+		}
+	}
 	return v, nodeReachable(v, id, verb)
+}
+
+// missingNode returns the error for a node that does not exist; verb begins its text.
+func missingNode(id fleet.NodeID, verb string) *fleet.Error {
+	return fleet.Errorf(fleet.CodeNotFound, "%s node %q: it is not found", verb, id).
+		WithHint("skerry node status --verbose lists the nodes with their complete ids")
 }
 
 // nodeReachable returns an error if the node does not exist, is disconnected or is down; verb begins its text.
@@ -76,8 +88,7 @@ func nodeReachable(v *state.View, id fleet.NodeID, verb string) error {
 	n, ok := v.Node(id)
 	switch {
 	case !ok:
-		return fleet.Errorf(fleet.CodeNotFound, "%s node %q: it is not found", verb, id).
-			WithHint("skerry node status --verbose lists the nodes with their complete ids")
+		return missingNode(id, verb)
 	case n.Status == fleet.NodeDisconnected || n.Status == fleet.NodeDown:
 		return fleet.Errorf(fleet.CodeUnavailable, "%s node %s: it is %s", verb, n.Name, n.Status).
 			WithHint("try again when it is back")

@@ -1,12 +1,12 @@
 package api
 
 import (
-	"context"
 	"errors"
 	"net/http"
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
@@ -32,6 +32,9 @@ func (a *API) listVariables(v *state.View, r *http.Request, q query) (any, fleet
 func (a *API) readVariable(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	path := r.PathValue("path")
 	if err := validate.VariablePath(path); err != nil {
+		return nil, 0, err
+	}
+	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, q.namespace, path}); err != nil {
 		return nil, 0, err
 	}
 	row, ok := v.Variable(q.namespace, path)
@@ -78,11 +81,11 @@ func (a *API) variableHandler(f func(r *http.Request) (any, fleet.Index, error))
 
 // conflictOf returns err, with the variable as it is if err is a conflict. It leaves out the ID of the variable's lock,
 // which only the holder may know.
-func (a *API) conflictOf(ctx context.Context, ns, path string, res state.Result, err error) error {
+func (a *API) conflictOf(r *http.Request, ns, path string, res state.Result, err error) error {
 	if fleet.CodeOf(err) != fleet.CodeConflict {
 		return err
 	}
-	if waited := a.cfg.State.WaitIndex(ctx, res.Index); waited != nil {
+	if waited := a.cfg.State.WaitIndex(r.Context(), res.Index); waited != nil {
 		return waited
 	}
 	c := &variableConflict{refusal: fleet.AsError(err), variable: fleet.Variable{VariableMeta: fleet.VariableMeta{Namespace: ns, Path: path}, Items: fleet.VariableItems{}}}
@@ -91,6 +94,9 @@ func (a *API) conflictOf(ctx context.Context, ns, path string, res state.Result,
 		return c
 	}
 	c.variable.VariableMeta = row.WithoutID()
+	if !mayReadVariable(r, ns, path) {
+		return c
+	}
 	if items, err := a.cfg.Secrets.Decrypt(row); err == nil {
 		c.variable.Items = items
 	}
@@ -117,6 +123,9 @@ func (a *API) variableRequest(r *http.Request) (fleet.Variable, error) {
 		v.Namespace = variableNamespace(r)
 	}
 	if err := validate.VariablePath(path); err != nil {
+		return v, err
+	}
+	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, v.Namespace, path}); err != nil {
 		return v, err
 	}
 	return v, validate.VariableItems(path, v.Items)
@@ -166,7 +175,7 @@ func (a *API) storeVariable(r *http.Request, v fleet.Variable) (any, fleet.Index
 	if v.Lock != nil {
 		lockID = v.Lock.ID
 	}
-	return a.commitItems(r.Context(), v, func(s state.SealedItems) state.Command {
+	return a.commitItems(r, v, func(s state.SealedItems) state.Command {
 		return state.VariableStore{
 			Namespace: v.Namespace, Path: v.Path, Sealed: s, Check: check, CheckIndex: fleet.Index(index), LockID: lockID, Now: a.cfg.Now().UnixNano(),
 		}
@@ -183,31 +192,39 @@ func (a *API) lockVariable(r *http.Request, v fleet.Variable) (any, fleet.Index,
 		return nil, 0, err
 	}
 	lock.ID = a.cfg.NewID()
-	return a.commitItems(r.Context(), v, func(s state.SealedItems) state.Command {
+	return a.commitItems(r, v, func(s state.SealedItems) state.Command {
 		return state.VariableLock{Namespace: v.Namespace, Path: v.Path, Lock: lock, Sealed: s, KeepItems: len(v.Items) == 0, Now: a.cfg.Now().UnixNano()}
 	})
 }
 
 // commitItems commits a command with the encrypted items of a variable, and answers with the variable.
-func (a *API) commitItems(ctx context.Context, v fleet.Variable, command func(state.SealedItems) state.Command) (any, fleet.Index, error) {
-	res, err := a.cfg.Secrets.Commit(ctx, v.Namespace, v.Path, v.Items, command)
+func (a *API) commitItems(r *http.Request, v fleet.Variable, command func(state.SealedItems) state.Command) (any, fleet.Index, error) {
+	res, err := a.cfg.Secrets.Commit(r.Context(), v.Namespace, v.Path, v.Items, command)
 	if err != nil {
-		return nil, res.Index, a.conflictOf(ctx, v.Namespace, v.Path, res, err)
+		return nil, res.Index, a.conflictOf(r, v.Namespace, v.Path, res, err)
 	}
-	return a.changedVariable(ctx, v, res)
+	return a.changedVariable(r, v, res)
 }
 
 // changedVariable answers with a variable as an entry of the log left it.
-func (a *API) changedVariable(ctx context.Context, v fleet.Variable, res state.Result) (any, fleet.Index, error) {
-	if err := a.cfg.State.WaitIndex(ctx, res.Index); err != nil {
+func (a *API) changedVariable(r *http.Request, v fleet.Variable, res state.Result) (any, fleet.Index, error) {
+	if err := a.cfg.State.WaitIndex(r.Context(), res.Index); err != nil {
 		return nil, res.Index, err
 	}
 	row, ok := a.cfg.State.View().Variable(v.Namespace, v.Path)
 	if !ok {
 		return nil, res.Index, fleet.Errorf(fleet.CodeConflict, "read variable %s: it was changed, and removed again by somebody else", v.Path)
 	}
+	if !mayReadVariable(r, v.Namespace, v.Path) {
+		return fleet.Variable{VariableMeta: row.VariableMeta, Items: v.Items}, res.Index, nil // what the request has sent
+	}
 	items, err := a.cfg.Secrets.Decrypt(row)
 	return fleet.Variable{VariableMeta: row.VariableMeta, Items: items}, res.Index, err
+}
+
+// mayReadVariable reports whether a request that changes a variable may also read its items.
+func mayReadVariable(r *http.Request, ns, path string) bool {
+	return actorOf(r).ACL.Allows(acl.Requirement{Kind: acl.KindVariables, Name: ns, Path: path, Capability: acl.Read})
 }
 
 // heldLock returns the ID of the lock in the body of a request to renew or release it.
@@ -227,7 +244,7 @@ func (a *API) renewVariable(r *http.Request, v fleet.Variable) (any, fleet.Index
 	}
 	now := a.cfg.State.View()
 	if err != nil {
-		return nil, now.Index(), a.conflictOf(r.Context(), v.Namespace, v.Path, state.Result{}, err)
+		return nil, now.Index(), a.conflictOf(r, v.Namespace, v.Path, state.Result{}, err)
 	}
 	if row, ok := now.Variable(v.Namespace, v.Path); ok {
 		v.VariableMeta = row.VariableMeta
@@ -243,21 +260,24 @@ func (a *API) releaseVariable(r *http.Request, v fleet.Variable) (any, fleet.Ind
 	}
 	res, err := a.commitCommand(r.Context(), state.VariableUnlock{Namespace: v.Namespace, Path: v.Path, LockID: id, Now: a.cfg.Now().UnixNano()})
 	if err != nil {
-		return nil, res.Index, a.conflictOf(r.Context(), v.Namespace, v.Path, res, err)
+		return nil, res.Index, a.conflictOf(r, v.Namespace, v.Path, res, err)
 	}
-	return a.changedVariable(r.Context(), v, res)
+	return a.changedVariable(r, v, res)
 }
 
 // deleteVariable removes a variable, if there is one.
 func (a *API) deleteVariable(r *http.Request) (any, fleet.Index, error) {
 	path, ns := r.PathValue("path"), variableNamespace(r)
+	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, ns, path}); err != nil {
+		return nil, 0, err
+	}
 	index, check, err := checkIndex(r)
 	if err != nil {
 		return nil, 0, err
 	}
 	res, err := a.commitCommand(r.Context(), state.VariableDelete{Namespace: ns, Path: path, Check: check, CheckIndex: fleet.Index(index)})
 	if err != nil {
-		return nil, res.Index, a.conflictOf(r.Context(), ns, path, res, err)
+		return nil, res.Index, a.conflictOf(r, ns, path, res, err)
 	}
 	return indexAnswer(res), res.Index, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/fleet/placement"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
@@ -69,10 +70,11 @@ func needVolume(v *state.View, r *http.Request) (*fleet.Volume, error) {
 	}
 	id := fleet.VolumeID(r.PathValue("id"))
 	vol, ok := v.Volume(id)
+	missing := fleet.Errorf(fleet.CodeNotFound, "volume %q not found", id)
 	if !ok || q.namespace != "*" && vol.Namespace != q.namespace {
-		return nil, fleet.Errorf(fleet.CodeNotFound, "volume %q not found", id)
+		return nil, missing
 	}
-	return vol, nil
+	return vol, grantOf(r).checkObject(vol, missing)
 }
 
 // readVolume answers with a volume and the allocations that use it.
@@ -122,6 +124,9 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 		c := &vol.RequestedCapabilities[i]
 		c.AttachmentMode = cmp.Or(c.AttachmentMode, fleet.AttachFileSystem)
 	}
+	if err := grantOf(r).checkNamed(acl.KindNamespace, vol.Namespace); err != nil {
+		return nil, 0, err
+	}
 	prepare(&vol)
 	if err := validate.Volume(&vol); err != nil {
 		return nil, 0, err
@@ -131,7 +136,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 	}
 	v := a.cfg.State.View()
 	warnings := ""
-	if _, known := v.Volume(vol.ID); vol.ID != "" && !known {
+	if old, known := v.Volume(vol.ID); vol.ID != "" && (!known || !grantOf(r).allowsItem(old)) {
 		return nil, 0, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no volume %q to change", verb, vol.Name, vol.ID).WithHint("leave out the id of a new volume")
 	} else if !known {
 		node, err := placeVolume(v, &vol, verb)

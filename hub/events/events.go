@@ -43,6 +43,10 @@ const (
 	MaxStreams = 512
 )
 
+// Filter is asked before each entry that a stream sends: which events may its client have now? It reads what that depends
+// on from the view, so that a change of it wakes the stream. An error ends the stream.
+type Filter = func(*state.View) (sees func(*state.Event) bool, err error)
+
 // Streams serves the event streams of a hub.
 type Streams struct {
 	state *state.Store
@@ -56,7 +60,7 @@ func New(s *state.Store) *Streams {
 
 // Open checks a client's request and returns the index after which its stream begins, and the function that writes
 // the stream (see Stream). It fails as NewRequest and Position do.
-func (s *Streams) Open(topics []string, namespace string, from fleet.Index) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
+func (s *Streams) Open(topics []string, namespace string, from fleet.Index, sees Filter) (after fleet.Index, stream func(context.Context, io.Writer) error, err error) {
 	req, err := NewRequest(topics, namespace, from)
 	if err != nil {
 		return 0, nil, err
@@ -64,6 +68,7 @@ func (s *Streams) Open(topics []string, namespace string, from fleet.Index) (aft
 	if after, err = s.Position(req); err != nil {
 		return 0, nil, err
 	}
+	req.filter = sees
 	return after, func(ctx context.Context, lines io.Writer) error { return s.Stream(ctx, req, after, lines) }, nil
 }
 
@@ -75,7 +80,7 @@ func (s *Streams) Position(req Request) (fleet.Index, error) {
 }
 
 // Stream writes the requested events after an index, one line for each log entry, until ctx ends (then it returns
-// nil) or a write fails. CodeUnavailable: MaxStreams run already.
+// nil), a write fails, or the filter does. CodeUnavailable: MaxStreams run already.
 func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, sink io.Writer) error {
 	select {
 	case s.free <- struct{}{}:
@@ -90,9 +95,13 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 			lost := indexTooOld(after+1, floor)
 			return errors.Join(lost, writeJSONLine(sink, streamError{lost.Error()}))
 		}
+		sees, err := req.filter(v)
+		if err != nil {
+			return errors.Join(err, writeJSONLine(sink, streamError{err.Error()}))
+		}
 		for index, happened := range v.EventsAfter(after) {
 			after = index
-			if wanted := req.matchingEvents(happened); len(wanted) > 0 {
+			if wanted := req.matchingEvents(happened, sees); len(wanted) > 0 {
 				if err := writeJSONLine(sink, newBatch(index, wanted)); err != nil {
 					return err
 				}
@@ -110,20 +119,15 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 	}
 }
 
-// waitForChange waits until the state differs from v or ctx ends. It writes a heartbeat line every Heartbeat, and
-// returns only errors of writing.
+// waitForChange waits until the state differs from v or ctx ends, at most for Heartbeat: then it writes a heartbeat
+// line. It returns only errors of writing.
 func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
-	for {
-		beat, cancel := context.WithTimeout(ctx, Heartbeat)
-		err := v.Changed(beat)
-		cancel()
-		if err == nil || ctx.Err() != nil {
-			return nil
-		}
-		if err := writeJSONLine(sink, struct{}{}); err != nil {
-			return err
-		}
+	beat, cancel := context.WithTimeout(ctx, Heartbeat)
+	defer cancel()
+	if v.Changed(beat) == nil || ctx.Err() != nil {
+		return nil
 	}
+	return writeJSONLine(sink, struct{}{})
 }
 
 // streamError is the last line of a stream that cannot continue.

@@ -27,12 +27,13 @@ type Request struct {
 	topics    map[string][]string // keys by topic
 	namespace string              // "*": all
 	from      fleet.Index         // the first entry that counts; 0: the oldest that is kept
+	filter    Filter              // what the client may have; NewRequest: everything
 }
 
 // NewRequest parses topics ("Job", "Job:shop", "*"; none: all), and returns a request for a namespace ("*": all)
 // and a first index (0: the oldest that is kept). Errors are CodeInvalid.
 func NewRequest(named []string, namespace string, from fleet.Index) (Request, error) {
-	r := Request{topics: map[string][]string{}, namespace: namespace, from: from}
+	r := Request{topics: map[string][]string{}, namespace: namespace, from: from, filter: everything}
 	if len(named) > maxTopics {
 		return r, fleet.Errorf(fleet.CodeInvalid, "stream events: %d topics are named, at most %d are taken", len(named), maxTopics)
 	}
@@ -57,6 +58,11 @@ func NewRequest(named []string, namespace string, from fleet.Index) (Request, er
 	return r, nil
 }
 
+// everything is the Filter that leaves out nothing.
+func everything(*state.View) (func(*state.Event) bool, error) {
+	return func(*state.Event) bool { return true }, nil
+}
+
 // startPosition returns the index after which the stream begins. The window holds the entries after floor up to
 // newest; an index outside is an error.
 func (r Request) startPosition(floor, newest fleet.Index) (fleet.Index, error) {
@@ -78,11 +84,11 @@ func indexTooOld(from, floor fleet.Index) *fleet.Error {
 		WithHint("events in between are not kept any more: read the lists again, and go on from their index")
 }
 
-// matchingEvents returns those events of one log entry that the request selects, in order.
-func (r Request) matchingEvents(happened []state.Event) []state.Event {
+// matchingEvents returns those events of one log entry that the request selects and the client may have, in order.
+func (r Request) matchingEvents(happened []state.Event, sees func(*state.Event) bool) []state.Event {
 	var out []state.Event
 	for _, e := range happened {
-		if r.matchesEvent(e) {
+		if r.matchesEvent(e) && sees(&e) {
 			out = append(out, e)
 		}
 	}
