@@ -84,6 +84,9 @@ func readErrorAnswer(resp *http.Response, path string) error {
 	if said := resp.Header.Get(api.MessageHeader); said != "" {
 		e.Message, object = said, text
 	}
+	if resp.StatusCode == http.StatusForbidden && e.Message == "Permission denied" && resp.Request.Header.Get(api.TokenHeader) == "" {
+		e.Hint = "the request had no token: set SKERRY_TOKEN, or keep the token in a context with skerry context add"
+	}
 	if e.Code == "" {
 		e.Code = fleet.CodeInternal
 	}

@@ -136,6 +136,31 @@ func TestTLSErrorsHelp(t *testing.T) {
 	}
 }
 
+// Who is refused without a token reads where one comes from. The hub's own hints stay.
+func TestRefusalsWithoutAToken(t *testing.T) {
+	for name, try := range map[string]struct{ text, hubsHint, token, hint string }{
+		"no token":        {text: "Permission denied", hint: "SKERRY_TOKEN"},
+		"a token":         {text: "Permission denied", token: "t"},
+		"another refusal": {text: "refuse a request", hubsHint: "ask localhost", hint: "ask localhost"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Skerry-Code", "forbidden")
+			w.Header().Set("X-Skerry-Hint", try.hubsHint)
+			w.WriteHeader(http.StatusForbidden)
+			io.WriteString(w, try.text)
+		}))
+		t.Cleanup(server.Close)
+		c, err := client.New(client.Config{Addr: server.URL, Token: try.token})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Jobs(t.Context(), client.List{})
+		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeForbidden || !strings.Contains(e.Hint, try.hint) || try.hint == "" && e.Hint != "" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 // A hub that asks for a certificate gets the client's, for requests, streams and websockets alike; the token
 // goes with each, and to nobody else.
 func TestCredentialsGoWithEveryRequest(t *testing.T) {
