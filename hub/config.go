@@ -53,8 +53,8 @@ type Config struct {
 	HTTPPort   int
 	QUICPort   int
 	GossipPort int
-	// HTTPBind is the address of the HTTP API; "": Bind. The API has no access control: other addresses than
-	// loopback are refused unless HTTPTLSClientCA or HTTPInsecure is set.
+	// HTTPBind is the address of the HTTP API; "": Bind. Other addresses than loopback are refused unless clients need
+	// a certificate (HTTPTLSClientCA), or a token over HTTPS (ACLEnabled), or HTTPInsecure is set.
 	HTTPBind     string
 	HTTPInsecure bool
 	// HTTPTLS serves HTTPS with a certificate of the cluster's CA, which the hub renews. HTTPTLSCert and HTTPTLSKey

@@ -29,9 +29,13 @@ func (c Config) findHTTPErrors() (errs []error) {
 	}
 	if bind, err := netip.ParseAddr(c.HTTPBind); err != nil {
 		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "HTTP bind address %q: not an IP address", c.HTTPBind))
-	} else if !bind.IsLoopback() && !c.HTTPInsecure && c.HTTPTLSClientCA == "" {
-		errs = append(errs, fleet.Errorf(fleet.CodeForbidden, "refuse to serve HTTP without access control on %s", c.HTTPBind).
-			WithHint("serve it on loopback with --http-bind 127.0.0.1, or let in only clients with a certificate with --http-tls and --http-tls-client-ca, or say that the network is trusted with --http-insecure"))
+	} else if !bind.IsLoopback() && !c.HTTPInsecure && c.HTTPTLSClientCA == "" && !(c.ACLEnabled && c.servesTLS()) {
+		what := "HTTP without access control"
+		if c.ACLEnabled {
+			what = "tokens over unencrypted HTTP"
+		}
+		errs = append(errs, fleet.Errorf(fleet.CodeForbidden, "refuse to serve %s on %s", what, c.HTTPBind).
+			WithHint("serve it on loopback with --http-bind 127.0.0.1, or to tokens with --http-tls and --acl-enabled, or to clients with a certificate with --http-tls and --http-tls-client-ca, or say that the network is trusted with --http-insecure"))
 	}
 	for _, host := range c.HTTPHosts {
 		if !api.ValidHostName(host) {

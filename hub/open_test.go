@@ -53,6 +53,8 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		"HTTP for everybody":         {func(c *hub.Config) { c.Bind = "0.0.0.0" }, fleet.CodeForbidden, "--http-insecure"},
 		"HTTP on another address":    {func(c *hub.Config) { c.HTTPBind = "192.0.2.1" }, fleet.CodeForbidden, "192.0.2.1"},
 		"HTTPS for everybody":        {func(c *hub.Config) { c.HTTPBind, c.HTTPTLS = "192.0.2.1", true }, fleet.CodeForbidden, "--http-tls-client-ca"},
+		"tokens in clear":            {func(c *hub.Config) { c.HTTPBind, c.ACLEnabled = "192.0.2.1", true }, fleet.CodeForbidden, "refuse to serve tokens over unencrypted HTTP on 192.0.2.1"},
+		"HTTPS and tokens, no route": {func(c *hub.Config) { c.HTTPBind, c.ACLEnabled, c.HTTPTLS = "192.0.2.1", true, true }, fleet.CodeInvalid, "listen for HTTP on 192.0.2.1"},
 		"a certificate without key":  {func(c *hub.Config) { c.HTTPTLSCert = "hub.pem" }, fleet.CodeInvalid, "--http-tls-key"},
 		"clients' CA without HTTPS":  {func(c *hub.Config) { c.HTTPTLSClientCA = "ca.pem" }, fleet.CodeInvalid, "--http-tls"},
 		"a certificate that is none": {func(c *hub.Config) { c.HTTPTLSCert, c.HTTPTLSKey = "/none.pem", "/none-key.pem" }, fleet.CodeInvalid, "read the HTTPS certificate"},

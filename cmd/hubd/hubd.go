@@ -41,7 +41,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.IntVar(&cfg.GossipPort, "gossip-port", hub.DefaultGossipPort, "TCP and UDP port of gossip between hubs")
 	flags.StringVar(&cfg.HTTPBind, "http-bind", "", "address of the HTTP API (default: that of --bind)")
 	flags.StringSliceVar(&cfg.HTTPHosts, "http-host", nil, "name by which HTTP requests may address this hub, besides localhost and its own addresses (a proxy's, this machine's in the DNS); may be repeated or a list with commas")
-	flags.BoolVar(&cfg.HTTPInsecure, "http-insecure", false, "serve the HTTP API without client certificates also beyond loopback")
+	flags.BoolVar(&cfg.HTTPInsecure, "http-insecure", false, "serve the HTTP API beyond loopback also without HTTPS, tokens or client certificates")
 	flags.BoolVar(&cfg.HTTPTLS, "http-tls", false, "serve HTTPS, with a certificate of the cluster's CA for --http-host and this hub's addresses; the hub renews it")
 	flags.StringVar(&cfg.HTTPTLSCert, "http-tls-cert", "", "serve HTTPS with the certificate of this file (PEM, with its chain); it is read again when it changes")
 	flags.StringVar(&cfg.HTTPTLSKey, "http-tls-key", "", "file with the key of --http-tls-cert (PEM)")
