@@ -57,7 +57,8 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
 		"RowVolume": reflect.TypeFor[rowVolume](), "DesiredVolume": reflect.TypeFor[DesiredVolume](),
 		"RowPrefetch": reflect.TypeFor[rowPrefetch](), "DesiredPrefetch": reflect.TypeFor[DesiredPrefetch](),
-		"RowNetwork": reflect.TypeFor[rowNetwork](),
+		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](),
+		"RowNetwork":        reflect.TypeFor[rowNetwork](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})

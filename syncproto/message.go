@@ -318,6 +318,20 @@ type Request struct {
 	JSON  bool   `cbor:"15,keyasint,omitempty"` // logs as JSON
 
 	Action string `cbor:"16,keyasint,omitempty"` // name of the task's action to run
+
+	// Variables are variables to keep, or to forget. With Complete their paths alone are given: all others of the
+	// edge are to be forgotten.
+	Variables []DeliveredVariable `cbor:"17,keyasint,omitempty"`
+	Complete  bool                `cbor:"18,keyasint,omitempty"`
+}
+
+// DeliveredVariable is a variable that allocations of the edge may read.
+type DeliveredVariable struct {
+	Namespace   string      `cbor:"1,keyasint"`
+	Path        string      `cbor:"2,keyasint"`
+	ModifyIndex fleet.Index `cbor:"3,keyasint,omitempty"`
+	Items       []byte      `cbor:"4,keyasint,omitempty"` // as EncodeItems encodes them
+	Deleted     bool        `cbor:"5,keyasint,omitempty"`
 }
 
 // Lasts reports whether the answer has no end of its own: it continues until the hub or the command ends it.
@@ -358,6 +372,9 @@ const (
 	// RequestMonitor asks for the edge's own log from now on, until the hub closes the stream: lines of at least
 	// Level, as text or JSON.
 	RequestMonitor = "monitor"
+	// RequestVariables has the edge keep variables, encrypted by the machine, for the allocations that may read them.
+	// Nothing follows the Reply, which says that they are durable.
+	RequestVariables = "variables"
 )
 
 // MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.
