@@ -94,3 +94,26 @@ func (l *VariableLock) UnmarshalJSON(b []byte) error {
 	*l = out
 	return nil
 }
+
+// VariablesOfJobs begins the paths of the variables that the tasks of jobs may read.
+const VariablesOfJobs = "nomad/jobs"
+
+// VariablePaths returns the paths of the variables that a task of the allocation may read, with task "" those of all
+// its tasks. A child of a periodic or parameterized job reads those of its parent.
+func (a *Alloc) VariablePaths(task string) []string {
+	job := string(a.JobID)
+	if a.Job != nil && a.Job.ParentID != "" {
+		job = string(a.Job.ParentID)
+	}
+	group := VariablesOfJobs + "/" + job + "/" + a.TaskGroup
+	paths := []string{VariablesOfJobs, VariablesOfJobs + "/" + job, group}
+	if task != "" {
+		return append(paths, group+"/"+task)
+	}
+	if g := a.Group(); g != nil {
+		for _, t := range g.Tasks {
+			paths = append(paths, group+"/"+t.Name)
+		}
+	}
+	return paths
+}

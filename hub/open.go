@@ -291,7 +291,7 @@ func (h *Hub) openEdges() error {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: h.liveness,
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
-		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now,
+		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now, Decrypt: h.decryptVariable,
 		Log: h.log.With("component", "gateway"),
 	})
 	return err

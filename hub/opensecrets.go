@@ -1,6 +1,10 @@
 package hub
 
-import "skerry/hub/secrets"
+import (
+	"skerry/fleet"
+	"skerry/hub/secrets"
+	"skerry/hub/state"
+)
 
 // openSecrets creates the components for variables, which need the keyring.
 func (h *Hub) openSecrets() error {
@@ -10,4 +14,9 @@ func (h *Hub) openSecrets() error {
 	})
 	h.locks = secrets.NewLocks(secrets.LocksConfig{Hub: h.hubID(), State: h.store, Lead: h.leaderApplier(), Peers: h.peers, Log: log})
 	return nil
+}
+
+// decryptVariable decrypts a variable for an edge.
+func (h *Hub) decryptVariable(v *state.Variable) (fleet.VariableItems, error) {
+	return h.secrets.Decrypt(v)
 }

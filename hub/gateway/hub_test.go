@@ -88,6 +88,9 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: "hub-1", State: own, Apply: h.cluster, Beats: fixedTTLTracker{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
+		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
+			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil
+		},
 		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, LeaseFor: opts.lease,
 		Renew: func(context.Context) error {
 			if opts.leaderless {

@@ -74,6 +74,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	}
 	out := syncproto.NewWriter(stream)
 	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
+	variables := newVariableSender(p.s)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
@@ -90,12 +91,14 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 			p.s.endWithRefusal(r)
 			return
 		}
+		// The edge has the variables of an allocation before it hears of the allocation.
+		retry := variables.sendChanges(ctx, watch)
 		for _, f := range p.framesToSend(ctx, told, node) {
 			if err := p.sendIfAllowed(ctx, out, f); err != nil {
 				return // the session is over, or will notice that the stream has ended
 			}
 		}
-		p.waitForChange(ctx, watch.Changed)
+		p.waitForChange(ctx, watch.Changed, retry)
 	}
 }
 
@@ -184,12 +187,12 @@ func (p *desiredSender) sendIfAllowed(ctx context.Context, out *syncproto.Writer
 // recordRetryDelay is the pause before orphans that could not be committed are tried again.
 const recordRetryDelay = 10 * time.Second
 
-// waitForChange waits until changed returns, a question is queued, ctx ends, or uncommitted orphans
-// are to be tried again.
-func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error) {
+// waitForChange waits until changed returns, a question is queued, ctx ends, or something is to be tried again: with
+// retry, or if there are uncommitted orphans.
+func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error, retry bool) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if len(p.unrecordedOrphans) > 0 {
+	if retry || len(p.unrecordedOrphans) > 0 {
 		defer time.AfterFunc(recordRetryDelay, cancel).Stop()
 	}
 	p.mu.Lock()
