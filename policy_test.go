@@ -62,6 +62,8 @@ edge/contract           < fleet
 edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
 edge/hostvolumes        < fleet syncproto edge/journal
+edge/machinekey         < fleet
+edge/variables          < fleet syncproto edge/journal
 edge/prefetch           < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
@@ -74,7 +76,7 @@ edge/local              < fleet edge/store
 edge/files              < fleet
 edge/diskspace          <
 edge/store              < fleet
-edge/templates          < fleet drivers edge/artifacts edge/runner
+edge/templates          < fleet drivers edge/artifacts edge/machinekey edge/runner
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
 edge/consul             < fleet

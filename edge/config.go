@@ -9,6 +9,7 @@ import (
 	"skerry/edge/consul"
 	"skerry/edge/contract"
 	"skerry/edge/diskspace"
+	"skerry/edge/machinekey"
 	"skerry/edge/prefetch"
 	"skerry/edge/store"
 	"skerry/fleet"
@@ -94,6 +95,9 @@ type Machine struct {
 	Ended func(fleet.AllocID) bool
 	// Services returns the services that the edge knows of, as Edge.Services does, once Open has returned.
 	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
+	// Key encrypts what may not be on the disk in clear, and Variable returns the items of a variable that the edge has.
+	Key      *machinekey.Key
+	Variable func(namespace, path string) (items map[string]string, ok bool)
 	// Devices is told of missing devices of running tasks, once Open has returned.
 	Devices DeviceReporter
 	Log     *slog.Logger

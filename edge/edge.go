@@ -22,9 +22,11 @@ import (
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
+	"skerry/edge/machinekey"
 	"skerry/edge/names"
 	"skerry/edge/prefetch"
 	"skerry/edge/store"
+	"skerry/edge/variables"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/internal/datadir"
@@ -69,6 +71,8 @@ type Edge struct {
 	volumes   *hostvolumes.Keeper
 	space     *diskspace.Keeper
 	prefetch  *prefetch.Keeper
+	machine   *machinekey.Key
+	variables *variables.Keeper
 	server    *local.Server
 	names     *names.Server  // nil: no DNS queries are answered
 	consul    *consul.Syncer // nil: no Consul agent is configured
@@ -199,9 +203,12 @@ func (e *Edge) openComponents() error {
 	if err := e.openVolumes(); err != nil {
 		return err
 	}
+	if err := e.openVariables(); err != nil {
+		return err
+	}
 	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
-		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e},
+		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable,
 	}
 	newRunner, err := e.cfg.Runners(machine)
 	if err != nil {
@@ -307,6 +314,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
 	g.Go(func() error { return e.volumes.Run(ctx) })
 	g.Go(func() error { return e.prefetch.Run(ctx) })
+	g.Go(func() error { return e.variables.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {
 		g.Go(func() error { return e.names.Run(ctx) })

@@ -80,6 +80,8 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		return emptyOutput(), l.e.allocs.Collect(ctx, req.Alloc)
 	case syncproto.RequestMonitor:
 		return l.e.streamAgentLogs(ctx, req)
+	case syncproto.RequestVariables:
+		return emptyOutput(), l.e.variables.Accept(ctx, req.Variables, req.Complete)
 	case syncproto.RequestRestart:
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

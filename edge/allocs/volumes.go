@@ -3,6 +3,7 @@ package allocs
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // UsesVolume reports whether an unfinished allocation of the namespace uses the host volume with that name. An
@@ -16,6 +17,23 @@ func (a *Allocs) UsesVolume(ctx context.Context, namespace, name string) (bool, 
 	for id, w := range desired {
 		ended := states[id].Terminal() && a.activeAllocOf(id) == nil
 		if !ended && w.Alloc.Namespace == namespace && (w.Alloc.Job == nil || w.Alloc.UsesVolume(name)) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// ReadsVariable reports whether an unfinished allocation of the namespace may read the variable of that path. An
+// allocation whose job is not known yet counts as a reader.
+func (a *Allocs) ReadsVariable(ctx context.Context, namespace, path string) (bool, error) {
+	desired, err := a.readDesired(ctx)
+	if err != nil {
+		return false, fmt.Errorf("find the readers of variable %s: %w", path, err)
+	}
+	states := a.cfg.Journal.States()
+	for id, w := range desired {
+		ended := states[id].Terminal() && a.activeAllocOf(id) == nil
+		if !ended && w.Alloc.Namespace == namespace && (w.Alloc.Job == nil || slices.Contains(w.Alloc.VariablePaths(""), path)) {
 			return true, nil
 		}
 	}

@@ -21,7 +21,11 @@ import (
 	"skerry/internal/durable"
 )
 
-const renderingVersion = 1
+// Versions of a rendering on the disk. Agents of older releases do not read sealed ones.
+const (
+	renderingVersion = 1
+	sealedVersion    = 2
+)
 
 // refreshEvery is the time in seconds after which an unchanged rendering is written with its new age.
 const refreshEvery = 3600
@@ -34,6 +38,9 @@ type rendering struct {
 	At      int64 // seconds of the edge's wall clock, for display only
 	Reads   bool  // the template reads files or services, which may change
 	Pending bool  // the task has not been told of it yet
+	// Secret says that the template read a variable. On the disk Sealed then has the text, encrypted by the machine.
+	Secret bool   `json:",omitempty"`
+	Sealed []byte `json:",omitempty"`
 }
 
 // renderingPath returns the file of a template's newest rendering.
@@ -42,7 +49,7 @@ func renderingPath(p *runner.Preparation, i int) string {
 }
 
 // readRendering returns the newest rendering of a template. It returns false if there is none for this very block.
-func readRendering(p *runner.Preparation, i int) (rendering, bool) {
+func (h *Hook) readRendering(p *runner.Preparation, i int) (rendering, bool) {
 	f, err := os.Open(renderingPath(p, i))
 	if err != nil {
 		return rendering{}, false
@@ -56,6 +63,16 @@ func readRendering(p *runner.Preparation, i int) (rendering, bool) {
 	if err != nil || r.Digest != digestOf(&p.Task.Templates[i]) {
 		return rendering{}, false
 	}
+	if r.Version == sealedVersion {
+		if h.cfg.Key == nil {
+			return rendering{}, false
+		}
+		plain, err := h.cfg.Key.Open(r.Sealed, boundTo(p, i))
+		if err != nil {
+			return rendering{}, false
+		}
+		r.Text, r.Sealed = string(plain), nil
+	}
 	return r, true
 }
 
@@ -64,16 +81,23 @@ func decodeRendering(text []byte) (rendering, error) {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return r, err
 	}
-	if r.Version != renderingVersion {
+	if r.Version != renderingVersion && r.Version != sealedVersion {
 		return r, fmt.Errorf("it has the version %d", r.Version)
 	}
 	return r, nil
 }
 
 // writeRendering makes the newest rendering durable, unless the same one is on the disk already.
-func writeRendering(p *runner.Preparation, i int, r rendering) error {
-	if old, ok := readRendering(p, i); ok && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
+func (h *Hook) writeRendering(p *runner.Preparation, i int, r rendering) error {
+	if old, ok := h.readRendering(p, i); ok && old.Secret == r.Secret && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
 		return nil
+	}
+	r.Version = renderingVersion
+	if r.Secret {
+		if h.cfg.Key == nil {
+			return fleet.Errorf(fleet.CodeUnsupported, "record the rendering of %s: this edge has no key to encrypt it", nameOf(p, i))
+		}
+		r.Version, r.Sealed, r.Text = sealedVersion, h.cfg.Key.Seal([]byte(r.Text), boundTo(p, i)), ""
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -87,6 +111,11 @@ func writeRendering(p *runner.Preparation, i int, r rendering) error {
 		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
 	}
 	return nil
+}
+
+// boundTo returns what a sealed rendering belongs to.
+func boundTo(p *runner.Preparation, i int) []byte {
+	return fmt.Appendf(nil, "template/%s/%s/%d", p.Alloc.ID, p.Task.Name, i)
 }
 
 // digestOf returns a hash of a template block.

@@ -14,6 +14,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/edge/artifacts"
+	"skerry/edge/machinekey"
 	"skerry/edge/runner"
 	"skerry/fleet"
 	"skerry/fleet/template"
@@ -29,6 +30,10 @@ type Config struct {
 	// Services returns the instances of a service that the edge knows, or of all services for "". An error means that
 	// there is no answer now. With nil, templates that read services wait for them.
 	Services func(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error)
+	// Variable returns the items of a variable that the edge has, and Key encrypts renderings that read one. With nil,
+	// templates that read variables fail.
+	Variable func(namespace, path string) (items map[string]string, ok bool)
+	Key      *machinekey.Key
 	Routes   string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
 	Poll     time.Duration // pause between two renderings; 0 means 5 s
 	Now      func() time.Time
@@ -74,7 +79,7 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 
 func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int) error {
 	t, what := &p.Task.Templates[i], nameOf(p, i)
-	last, known := readRendering(p, i)
+	last, known := h.readRendering(p, i)
 	first := !known
 	if !known || !t.Once || p.RenderTemplates {
 		next, err := h.renderTemplate(ctx, p, i)
@@ -100,7 +105,7 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 		}
 		maps.Copy(p.Config.Env, vars)
 	}
-	if err := writeRendering(p, i, last); err != nil {
+	if err := h.writeRendering(p, i, last); err != nil {
 		if !known {
 			return err
 		}
@@ -142,11 +147,23 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		Services:  func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
 		Addresses: func() (any, map[string]any, error) { return addressFunctions(h.cfg.Routes) },
 		Now:       h.cfg.Now,
+		Variable: func(path string) (map[string]string, bool) {
+			if h.cfg.Variable == nil {
+				return nil, false
+			}
+			return h.cfg.Variable(p.Alloc.Namespace, path)
+		},
+		VariablePaths: p.Alloc.VariablePaths(p.Task.Name),
 	})
 	if err != nil {
 		return rendering{}, err
 	}
+	if r.Secret && t.Envvars {
+		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable and has env = true: the environment of a task is on the edge's disk").
+			WithHint("render a file in the task's secrets folder, and let the task read it")
+	}
 	return rendering{
+		Secret:  r.Secret,
 		Version: renderingVersion, Digest: digestOf(t), Text: r.Text, At: h.cfg.Now().Unix(), Reads: r.Reads || t.SourcePath != "",
 	}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/edge/machinekey"
 	"skerry/edge/runner"
 	"skerry/edge/templates"
 	"skerry/fleet"
@@ -55,6 +56,7 @@ type machine struct {
 	code     int // of scripts
 	poll     time.Duration
 	routes   string
+	key      *machinekey.Key
 
 	renderAnew bool // as the restart policy says
 }
@@ -77,8 +79,17 @@ func (m *machine) setAddress(address string) {
 
 func (m *machine) hook() *templates.Hook {
 	return templates.NewHook(templates.Config{
-		Services: m.services.answerOf, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+		Services: m.services.answerOf, Key: m.key, Variable: m.variable, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// variable is the copy of the variables: the address of the service, as a secret.
+func (m *machine) variable(_, path string) (map[string]string, bool) {
+	list, err := m.services.answerOf(context.Background(), "", "")
+	if path != "nomad/jobs" || err != nil {
+		return nil, false
+	}
+	return map[string]string{"address": list[0].Address}, true
 }
 
 func (m *machine) preparation() *runner.Preparation {
@@ -392,5 +403,37 @@ func TestTemplateScriptTimeout(t *testing.T) {
 		m.code = hangs
 		m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
 		m.mustLog(t, "exec reload", fleet.TaskTemplate+": template 1 (local/db): its script was ended after 7s")
+	})
+}
+
+// TestTemplateWithVariables: the rendering on the disk is encrypted, the task is told of a change, a variable that is gone
+// leaves the last rendering, and the environment of a task, which is on the disk, gets none.
+func TestTemplateWithVariables(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const text = `{{ with nomadVar "nomad/jobs" }}{{ .address }}{{ end }}`
+		m := newMachine(t, fleet.Template{EmbeddedTmpl: text, DestPath: "secrets/db", ChangeMode: fleet.ChangeSignal, ChangeSignal: "SIGHUP"})
+		m.key, _ = machinekey.New()
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustHave(t, "web/secrets/db", "10.0.0.1")
+		m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
+		m.mustHave(t, "web/secrets/db", "10.0.0.2")
+		m.mustLog(t, "signal SIGHUP")
+		record, err := os.ReadFile(filepath.Join(m.dir, "tasks/a/web/template-0"))
+		if err != nil || strings.Contains(string(record), "10.0.0") || !strings.Contains(string(record), "Sealed") {
+			t.Fatalf("%s, %v", record, err)
+		}
+		m.services.set(nil, errors.New("no link"))
+		if err := os.Remove(filepath.Join(m.dir, "allocs/a/web/secrets/db")); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustHave(t, "web/secrets/db", "10.0.0.2")
+		m.setAddress("10.0.0.1")
+		m.task.Templates[0].Envvars, m.task.Templates[0].EmbeddedTmpl = true, "A="+text
+		m.mustFail(t, "env = true", false)
 	})
 }

@@ -36,7 +36,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}}
 	var watched, pending []int
 	for i := range p.Task.Templates {
-		last, ok := readRendering(p, i)
+		last, ok := h.readRendering(p, i)
 		if ok && last.Pending {
 			pending = append(pending, i)
 		}
@@ -67,7 +67,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 
 // renderAgain renders a template, and reports whether the task must be told. An error ends the watch.
 func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
-	last, ok := readRendering(w.p, i)
+	last, ok := w.hook.readRendering(w.p, i)
 	if !ok {
 		return false, nil
 	}
@@ -90,12 +90,12 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 	if next.Text == last.Text {
 		if next.At-last.At >= refreshEvery {
 			next.Pending = last.Pending
-			_ = writeRendering(w.p, i, next) // for its age, which is only shown
+			_ = w.hook.writeRendering(w.p, i, next) // for its age, which is only shown
 		}
 		return false, nil
 	}
 	next.Pending = w.p.Task.Templates[i].ChangeMode != fleet.ChangeNoop
-	if err := writeRendering(w.p, i, next); err != nil {
+	if err := w.hook.writeRendering(w.p, i, next); err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
 	if err := writeDestination(w.p, &w.p.Task.Templates[i], next.Text); err != nil {
@@ -204,12 +204,12 @@ func (w *watch) runScript(ctx context.Context, i int) error {
 // clearPending records that the task was told.
 func (w *watch) clearPending(ctx context.Context, changed []int) error {
 	for _, i := range changed {
-		last, ok := readRendering(w.p, i)
+		last, ok := w.hook.readRendering(w.p, i)
 		if !ok || !last.Pending {
 			continue
 		}
 		last.Pending = false
-		if err := writeRendering(w.p, i, last); err != nil {
+		if err := w.hook.writeRendering(w.p, i, last); err != nil {
 			return w.noteFailure(ctx, i, last, err)
 		}
 	}

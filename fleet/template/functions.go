@@ -33,7 +33,6 @@ var (
 	noPrograms  = reason{"a template runs no program and writes no other file, as in Nomad", "let the task do it, or an artifact bring the file"}
 	noDebugging = reason{"it does not exist here", "toJSONPretty shows a value"}
 	noVault     = reason{"there is no Vault here", "let the task fetch its secrets itself, or read them with file"}
-	noVariables = reason{"there are no variables yet", "read values with env or file"}
 )
 
 // refused are functions of consul-template that do not work here.
@@ -43,7 +42,6 @@ var refused = map[string]reason{
 	"datacenters": noConsul, "connect": noConsul, "caRoots": noConsul, "caLeaf": noConsul, "peerings": noConsul, "partitions": noConsul,
 	"exportedServices": noConsul, "importedServices": noConsul, "byKey": noConsul, "byMeta": noConsul, "explode": noConsul,
 	"secret": noVault, "secrets": noVault, "pkiCert": noVault,
-	"nomadVar": noVariables, "nomadVarExists": noVariables, "nomadVarList": noVariables, "nomadVarListSafe": noVariables,
 	"plugin": noPrograms, "writeToFile": noPrograms,
 	"spew_dump": noDebugging, "spew_printf": noDebugging, "spew_sdump": noDebugging, "spew_sprintf": noDebugging,
 }
@@ -90,6 +88,7 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 			text, err := r.sources.File(path)
 			return text, sourceError(err)
 		},
+		"nomadVar": r.nomadVar, "nomadVarExists": r.nomadVarExists, "nomadVarList": r.nomadVarList, "nomadVarListSafe": r.nomadVarList,
 		"nomadService": r.nomadService, "nomadServices": r.nomadServices, "sockaddr": r.renderSockaddr,
 		"timestamp": func(format ...string) (string, error) {
 			now := r.sources.Now().UTC()

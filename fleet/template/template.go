@@ -59,6 +59,10 @@ type Sources struct {
 	// Addresses returns the addresses of the machine and the functions of sockaddr that choose among them.
 	Addresses func() (all any, functions map[string]any, err error)
 	Now       func() time.Time
+	// Variable returns the items of one of VariablePaths, which are the variables that the task may read; ok is false
+	// if there is none.
+	Variable      func(path string) (items map[string]string, ok bool)
+	VariablePaths []string
 }
 
 // Check reports what is wrong with a template, with its line: a *fleet.Error with fleet.CodeInvalid, or
@@ -72,8 +76,10 @@ func Check(t Text) error {
 // Rendered is the result of Render.
 type Rendered struct {
 	Text string
-	// Reads says that it comes from files or services, and may change.
+	// Reads says that it comes from files, services or variables, and may change.
 	Reads bool
+	// Secret says that it read the items of a variable.
+	Secret bool
 }
 
 // Render renders a template. It ends with ctx, or when it has done too many steps.
@@ -86,9 +92,9 @@ func Render(ctx context.Context, t Text, s Sources) (Rendered, error) {
 	}
 	r.root = parsed
 	if err := parsed.Execute(&r.out, nil); err != nil {
-		return Rendered{}, trimError(err)
+		return Rendered{}, r.withoutSecrets(trimError(err))
 	}
-	return Rendered{Text: r.out.String(), Reads: r.reads}, nil
+	return Rendered{Text: r.out.String(), Reads: r.reads, Secret: r.secret}, nil
 }
 
 // renderer is one rendering.
@@ -103,6 +109,7 @@ type renderer struct {
 	depth    int
 	compared int
 	reads    bool
+	secret   bool // it read the items of a variable
 }
 
 // parseText parses a template, refuses functions that do not work, and makes every loop count its turns.

@@ -37,6 +37,11 @@ func sources() template.Sources {
 			return []string{"10.0.0.1", "10.0.0.2"}, map[string]any{"limit": func(n int, list []string) []string { return list[:n] }}, nil
 		},
 		Now: func() time.Time { return time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC) },
+		Variable: func(path string) (map[string]string, bool) {
+			items, ok := map[string]map[string]string{"nomad/jobs/shop": {"user": "a", "password": "geheim"}}[path]
+			return items, ok
+		},
+		VariablePaths: []string{"nomad/jobs", "nomad/jobs/shop"},
 	}
 }
 
@@ -58,6 +63,10 @@ func TestTemplateFunctions(t *testing.T) {
 		`{{ range $port, $s := nomadService "web" | byPort }}{{ $port }}={{ len $s }} {{ end }}`:                                                          "80=1 8080=1 ",
 		`{{ range $tag, $s := nomadService "web" | byTag }}{{ $tag }}{{ len $s }} {{ end }}`:                                                              "blue1 v11 v21 ",
 		`{{ range nomadService "web" }}{{ if .Tags | contains "v1" }}{{ .ID }}{{ end }}{{ end }}`:                                                         "a",
+		`{{ with nomadVar "nomad/jobs/shop" }}{{ .user }}:{{ .password | toUpper }}{{ end }}`:                                                             "a:GEHEIM",
+		`{{ with nomadVar "/nomad/jobs/shop/" }}{{ .Keys }}{{ .Values }}{{ range .Tuples }}{{ .K }}={{ .V }};{{ end }}{{ end }}`:                          "[password user][geheim a]password=geheim;user=a;",
+		`{{ nomadVarExists "nomad/jobs" }}{{ nomadVarExists "nomad/jobs/shop" }}`:                                                                         "falsetrue",
+		`{{ range nomadVarList "nomad" }}{{ .Path }}{{ . }}{{ end }}{{ len (nomadVarListSafe "x") }}`:                                                     "nomad/jobs/shopnomad/jobs/shop0",
 		`{{ timestamp }} {{ timestamp "unix" }} {{ timestamp "2006" }}`:                                                                                   "2026-03-04T05:06:07Z 1772600767 2026",
 		`{{ define "x" }}<{{ . }}>{{ end }}{{ executeTemplate "x" "y" }}{{ template "x" 1 }}`:                                                             "<y><1>",
 		`{{ range loop 3 }}{{ . }}{{ end }}{{ range loop 5 7 }}{{ . }}{{ end }}`:                                                                          "01256",
@@ -143,7 +152,6 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 		`{{ with secret "a" }}{{ .Data }}{{ end }}`:          "t:1:8: the function secret is not supported: there is no Vault here",
 		"\n{{ key \"a\" }}":                                  "t:2:3: the function key is not supported: templates read nothing from Consul",
 		`{{ range service "a" }}{{ end }}`:                   "templates read nothing from Consul",
-		`{{ with nomadVar "a" }}{{ end }}`:                   "there are no variables yet",
 		`{{ if true }}{{ else }}{{ len (ls "a") }}{{ end }}`: "templates read nothing from Consul",
 		`{{ writeToFile "a" "" "" "0600" "x" }}`:             "writes no other file",
 		`{{ spew_sdump 1 }}`:                                 "does not exist here",

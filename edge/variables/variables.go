@@ -1,0 +1,250 @@
+// Package variables keeps the variables that the allocations of an edge may read, as a hub delivers them.
+//
+// edge.Open makes a Keeper, passes it the variables of a hub's requests, and gives it to edge/templates. Each variable is
+// journaled, encrypted by the machine, before Accept returns, so that it is there again after a reboot without a link.
+// Run is its only goroutine: it forgets variables that no allocation may read any more.
+package variables
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"skerry/edge/journal"
+	"skerry/fleet"
+	"skerry/fleet/validate"
+	"skerry/internal/codec"
+	"skerry/internal/pace"
+	"skerry/syncproto"
+)
+
+var _ Journal = (*journal.Journal)(nil)
+
+// Journal is the part of the edge's journal that a Keeper uses.
+type Journal interface {
+	PutHandle(ctx context.Context, alloc fleet.AllocID, key string, handle []byte, ts ...fleet.Transition) error
+	Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error)
+}
+
+// Sealer encrypts what is on the disk; bound says what it belongs to.
+type Sealer interface {
+	Seal(plain, bound []byte) []byte
+	Open(sealed, bound []byte) ([]byte, error)
+}
+
+// Config of a Keeper. All fields are required.
+type Config struct {
+	Journal Journal
+	Sealer  Sealer
+	// Read reports whether an allocation that has not ended may read a variable.
+	Read func(ctx context.Context, namespace, path string) (bool, error)
+	Log  *slog.Logger
+}
+
+const (
+	// keyPrefix begins the journal's keys of variables. They belong to no allocation.
+	keyPrefix     = "variable/"
+	noAlloc       = fleet.AllocID("")
+	recordVersion = 1
+	maxRecord     = 4 * validate.MaxVariableBytes
+	maxItems      = 1 << 16
+	// forgetPoll is the pause between two looks for variables that nobody may read.
+	forgetPoll = 30 * time.Second
+	// arrivalGrace is how long a variable is kept before the allocation that may read it has arrived.
+	arrivalGrace = 2 * time.Minute
+)
+
+// record is one variable in the journal, before it is encrypted.
+type record struct {
+	Version     int               `cbor:"1,keyasint"`
+	Namespace   string            `cbor:"2,keyasint"`
+	Path        string            `cbor:"3,keyasint"`
+	ModifyIndex fleet.Index       `cbor:"4,keyasint,omitempty"`
+	Items       map[string]string `cbor:"5,keyasint,omitempty"`
+}
+
+// name identifies a variable.
+type name struct{ namespace, path string }
+
+func (n name) journalKey() string { return keyPrefix + n.namespace + "/" + n.path }
+
+// Keeper keeps variables. Its methods may be called from any goroutine.
+type Keeper struct {
+	cfg Config
+
+	changing sync.Mutex // held while the journal is changed
+	mu       sync.Mutex
+	items    map[name]map[string]string
+	arrived  map[name]time.Time // of variables that no allocation may read yet
+}
+
+// Open makes the Keeper and reads the variables from the journal. One that cannot be decrypted is left out: a hub
+// delivers it again.
+func Open(cfg Config) (*Keeper, error) {
+	k := &Keeper{cfg: cfg, items: map[name]map[string]string{}, arrived: map[name]time.Time{}}
+	held, err := cfg.Journal.Handles(context.Background(), noAlloc)
+	if err != nil {
+		return nil, fmt.Errorf("read the variables of this edge: %w", err)
+	}
+	for key, raw := range held {
+		if !strings.HasPrefix(key, keyPrefix) {
+			continue
+		}
+		r, err := openRecord(cfg.Sealer, key, raw)
+		if err != nil {
+			cfg.Log.Error("variable not readable: a hub has to deliver it again", "error", err)
+			continue
+		}
+		n := name{r.Namespace, r.Path}
+		k.items[n], k.arrived[n] = r.Items, time.Now()
+	}
+	return k, nil
+}
+
+var decoder = codec.NewDecoder(codec.Limits{Nesting: 4, Elements: maxItems, Pairs: maxItems, Items: 2 * maxItems})
+
+// openRecord decrypts and decodes a record of the journal.
+func openRecord(s Sealer, key string, raw []byte) (record, error) {
+	var r record
+	if len(raw) > maxRecord {
+		return r, fmt.Errorf("read a variable: %d bytes", len(raw))
+	}
+	plain, err := s.Open(raw, []byte(key))
+	if err != nil {
+		return r, fmt.Errorf("read a variable: %w", err)
+	}
+	return decodeRecord(key, plain)
+}
+
+// decodeRecord decodes the decrypted record of a key.
+func decodeRecord(key string, plain []byte) (record, error) {
+	var r record
+	if err := decoder.Unmarshal(plain, &r); err != nil {
+		return r, fmt.Errorf("decode a variable: %w", err)
+	}
+	if r.Version != recordVersion || (name{r.Namespace, r.Path}).journalKey() != key {
+		return r, fmt.Errorf("decode a variable: version %d, path %.64q", r.Version, r.Path)
+	}
+	return r, nil
+}
+
+// Accept journals the variables that a hub delivers. With complete the list has the paths of all variables that there
+// are: others are forgotten.
+func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable, complete bool) error {
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	if complete {
+		return k.forgetOthers(ctx, list)
+	}
+	for _, d := range list {
+		n := name{d.Namespace, d.Path}
+		if err := validate.VariablePath(d.Path); err != nil {
+			return err
+		}
+		if d.Deleted {
+			if err := k.forgetVariable(ctx, n); err != nil {
+				return err
+			}
+			continue
+		}
+		items, err := syncproto.DecodeItems(d.Items)
+		if err == nil {
+			err = validate.VariableItems(d.Path, items)
+		}
+		if err != nil {
+			return err
+		}
+		plain, err := codec.Marshal(record{recordVersion, d.Namespace, d.Path, d.ModifyIndex, items})
+		if err != nil {
+			return fmt.Errorf("keep variable %s: %w", d.Path, err)
+		}
+		key := n.journalKey()
+		if err := k.cfg.Journal.PutHandle(ctx, noAlloc, key, k.cfg.Sealer.Seal(plain, []byte(key))); err != nil {
+			return fmt.Errorf("keep variable %s: %w", d.Path, err)
+		}
+		k.mu.Lock()
+		k.items[n], k.arrived[n] = items, time.Now()
+		k.mu.Unlock()
+	}
+	return nil
+}
+
+// forgetOthers forgets the variables that a list does not have.
+func (k *Keeper) forgetOthers(ctx context.Context, list []syncproto.DeliveredVariable) error {
+	for _, n := range k.sortedNames() {
+		if slices.ContainsFunc(list, func(d syncproto.DeliveredVariable) bool { return n == name{d.Namespace, d.Path} }) {
+			continue
+		}
+		if err := k.forgetVariable(ctx, n); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetVariable removes a variable from the journal and from memory.
+func (k *Keeper) forgetVariable(ctx context.Context, n name) error {
+	if err := k.cfg.Journal.PutHandle(ctx, noAlloc, n.journalKey(), nil); err != nil {
+		return fmt.Errorf("forget variable %s: %w", n.path, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.items, n)
+	delete(k.arrived, n)
+	return nil
+}
+
+// sortedNames lists the variables, in the order of namespaces and paths.
+func (k *Keeper) sortedNames() []name {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.SortedFunc(maps.Keys(k.items), func(a, b name) int { return strings.Compare(a.journalKey(), b.journalKey()) })
+}
+
+// Variable returns the items of a variable; ok is false if this edge has none of that path. They must not be changed.
+func (k *Keeper) Variable(namespace, path string) (items map[string]string, ok bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	items, ok = k.items[name{namespace, path}]
+	return items, ok
+}
+
+// Run forgets variables that no allocation may read any more, until ctx ends.
+func (k *Keeper) Run(ctx context.Context) error {
+	for pace.Rest(ctx, forgetPoll) {
+		if err := k.forgetUnread(ctx); err != nil && ctx.Err() == nil {
+			k.cfg.Log.Warn("variables not forgotten; trying again", "error", err)
+		}
+	}
+	return nil
+}
+
+func (k *Keeper) forgetUnread(ctx context.Context) error {
+	k.changing.Lock()
+	defer k.changing.Unlock()
+	for _, n := range k.sortedNames() {
+		read, err := k.cfg.Read(ctx, n.namespace, n.path)
+		if err != nil {
+			return err
+		}
+		k.mu.Lock()
+		at, waits := k.arrived[n]
+		if read {
+			delete(k.arrived, n)
+		}
+		k.mu.Unlock()
+		if read || waits && time.Since(at) < arrivalGrace {
+			continue
+		}
+		if err := k.forgetVariable(ctx, n); err != nil {
+			return err
+		}
+		k.cfg.Log.Info("variable forgotten: no allocation may read it any more", "namespace", n.namespace, "variable", n.path)
+	}
+	return nil
+}

@@ -1,0 +1,160 @@
+package variables
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"skerry/edge/machinekey"
+	"skerry/fleet"
+	"skerry/internal/codec"
+	"skerry/syncproto"
+)
+
+// memory is a journal in memory.
+type memory struct {
+	mu      sync.Mutex
+	handles map[string][]byte
+}
+
+func (m *memory) PutHandle(_ context.Context, _ fleet.AllocID, key string, handle []byte, _ ...fleet.Transition) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if handle == nil {
+		delete(m.handles, key)
+	} else {
+		m.handles[key] = handle
+	}
+	return nil
+}
+
+func (m *memory) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.handles), nil
+}
+
+func mustOpen(tb testing.TB, m *memory, key *machinekey.Key, read func(path string) bool) *Keeper {
+	tb.Helper()
+	k, err := Open(Config{
+		Journal: m, Sealer: key, Log: slog.New(slog.DiscardHandler),
+		Read: func(_ context.Context, _, path string) (bool, error) { return read(path), nil },
+	})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return k
+}
+
+func delivered(path, value string) syncproto.DeliveredVariable {
+	items, err := syncproto.EncodeItems(map[string]string{"k": value})
+	if err != nil {
+		panic(err) // plain texts
+	}
+	return syncproto.DeliveredVariable{Namespace: "default", Path: path, ModifyIndex: 3, Items: items}
+}
+
+func mustAccept(tb testing.TB, k *Keeper, complete bool, list ...syncproto.DeliveredVariable) {
+	tb.Helper()
+	if err := k.Accept(tb.Context(), list, complete); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func held(k *Keeper) string {
+	var out []string
+	for _, n := range k.sortedNames() {
+		items, _ := k.Variable(n.namespace, n.path)
+		out = append(out, n.path+"="+items["k"])
+	}
+	return strings.Join(out, " ")
+}
+
+func TestVariablesOutliveARestart(t *testing.T) {
+	m := &memory{handles: map[string][]byte{"prefetch/x": {1}}}
+	key, text := machinekey.New()
+	k := mustOpen(t, m, key, nil)
+	mustAccept(t, k, false, delivered("nomad/jobs/a", "geheim"), delivered("nomad/jobs/b", "x"), delivered("nomad/jobs/c", "y"))
+	mustAccept(t, k, false, delivered("nomad/jobs/b", "z"), syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/c", Deleted: true})
+	for name, raw := range m.handles {
+		if bytes.Contains(raw, []byte("geheim")) {
+			t.Errorf("%s is in clear", name)
+		}
+	}
+	again, err := machinekey.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k = mustOpen(t, m, again, nil)
+	if got := held(k); got != "nomad/jobs/a=geheim nomad/jobs/b=z" {
+		t.Fatal(got)
+	}
+	mustAccept(t, k, true, syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/b"}, syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/d"})
+	if got := held(mustOpen(t, m, key, nil)); got != "nomad/jobs/b=z" {
+		t.Fatalf("after a complete list: %s", got)
+	}
+	other, _ := machinekey.New()
+	if got := held(mustOpen(t, m, other, nil)); got != "" {
+		t.Fatalf("with another key: %s", got)
+	}
+	m.handles["variable/default/nomad/jobs/x"] = m.handles["variable/default/nomad/jobs/b"]
+	if got := held(mustOpen(t, m, key, nil)); got != "nomad/jobs/b=z" {
+		t.Fatalf("a record of another path: %s", got)
+	}
+	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{delivered("a.b", "x")}, false); fleet.CodeOf(err) != fleet.CodeInvalid {
+		t.Fatal(err)
+	}
+}
+
+// TestUnreadVariablesAreForgotten: a variable is kept for a while before its allocation arrives, as long as one may read
+// it, and not longer.
+func TestUnreadVariablesAreForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{handles: map[string][]byte{}}
+		key, _ := machinekey.New()
+		var mu sync.Mutex
+		read := map[string]bool{}
+		k := mustOpen(t, m, key, func(path string) bool { mu.Lock(); defer mu.Unlock(); return read[path] })
+		set := func(path string, may bool) { mu.Lock(); defer mu.Unlock(); read[path] = may }
+		go k.Run(t.Context())
+		mustAccept(t, k, false, delivered("nomad/jobs/a", "1"), delivered("nomad/jobs/b", "2"))
+		want := func(after time.Duration, text string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if got := held(k); got != text {
+				t.Fatalf("held %q, want %q", got, text)
+			}
+		}
+		want(time.Minute, "nomad/jobs/a=1 nomad/jobs/b=2")
+		set("nomad/jobs/a", true)
+		want(2*time.Minute, "nomad/jobs/a=1")
+		want(24*time.Hour, "nomad/jobs/a=1")
+		set("nomad/jobs/a", false)
+		want(forgetPoll, "")
+		if len(m.handles) != 0 {
+			t.Fatalf("the journal has %v", m.handles)
+		}
+	})
+}
+
+// FuzzDecodeRecord: no bytes make it panic, and it accepts no record of another path.
+func FuzzDecodeRecord(f *testing.F) {
+	good, err := codec.Marshal(record{1, "default", "nomad/jobs", 3, map[string]string{"a": "b"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		r, err := decodeRecord("variable/default/nomad/jobs", plain)
+		if err == nil && (name{r.Namespace, r.Path}).journalKey() != "variable/default/nomad/jobs" {
+			t.Fatalf("%+v", r)
+		}
+	})
+}
