@@ -2,6 +2,7 @@ package acl_test
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -247,6 +248,20 @@ func TestBadPolicies(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), message) || fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%.60q: %v, not %q", rules, err, message)
 		}
+	}
+}
+
+// The policy that docs/acl.md shows is one.
+func TestDocumentedPolicy(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/acl.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(docs), "\n## Policies\n\n")
+	rules, _, found := strings.Cut(section, "\n\n- ")
+	p, err := acl.ParsePolicy(rules)
+	if err != nil || !found || len(p.Rules) < 9 {
+		t.Errorf("%d rules, %v, in:\n%s", len(p.Rules), err, rules)
 	}
 }
 
