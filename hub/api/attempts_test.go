@@ -108,4 +108,9 @@ var attempts = []attempt{
 	{"red", "PUT", "/v1/var/team/own?namespace=red", `{"Namespace": "blue", "Items": {"k": "v"}}`, 400},
 	{"red", "DELETE", "/v1/var/team/BLUE?namespace=blue", "", 403},
 	{"red", "GET", "/v1/event/stream?topic=Variable&namespace=blue&index=ENTRY", "", 200},
+	// 91 to 94: volumes and nodes.
+	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"Name": "v", "Namespace": "red", "NodePool": "reserved"}}`, 403},
+	{"red", "PUT", "/v1/volume/host/create?namespace=red", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 409}, // it is red's, and no node suits
+	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 403},
+	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"ID": "VOLUME", "Name": "BLUEvolume", "Namespace": "red"}}`, 404}, // blue's
 }

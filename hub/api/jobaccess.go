@@ -14,7 +14,7 @@ func checkJob(v *state.View, g *grant, job *fleet.Job) error {
 	if err := g.checkNamed(acl.KindNamespace, cmp.Or(job.Namespace, fleet.DefaultNamespace)); err != nil {
 		return err
 	}
-	if err := checkJobPool(v, g.rules, cmp.Or(job.NodePool, fleet.DefaultPool)); err != nil {
+	if err := checkPool(v, g.rules, cmp.Or(job.NodePool, fleet.DefaultPool)); err != nil {
 		return err
 	}
 	for i := range job.TaskGroups {
@@ -25,9 +25,9 @@ func checkJob(v *state.View, g *grant, job *fleet.Job) error {
 	return nil
 }
 
-// checkJobPool checks whether a token may have jobs in a pool. Nomad has no such check, so that no rule is needed. A
-// rule that denies a pool keeps the token's jobs out of it, and out of the pool of all nodes.
-func checkJobPool(v *state.View, rules *acl.ACL, pool string) error {
+// checkPool checks whether a token may have jobs and volumes in a pool. Nomad has no such check, so that no rule is
+// needed. A rule that denies a pool keeps the token's jobs out of it, and out of the pool of all nodes.
+func checkPool(v *state.View, rules *acl.ACL, pool string) error {
 	needed := acl.Requirement{Kind: acl.KindNodePool, Name: pool, Capability: acl.Write}
 	denied := rules.Denies(acl.KindNodePool, pool)
 	if pool == fleet.AllPools && !rules.Allows(needed) {

@@ -139,7 +139,15 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 	if old, known := v.Volume(vol.ID); vol.ID != "" && (!known || !grantOf(r).allowsItem(old)) {
 		return nil, 0, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no volume %q to change", verb, vol.Name, vol.ID).WithHint("leave out the id of a new volume")
 	} else if !known {
+		if vol.NodePool != "" {
+			if err := checkPool(v, grantOf(r).rules, vol.NodePool); err != nil {
+				return nil, 0, err
+			}
+		}
 		node, err := placeVolume(v, &vol, verb)
+		if err == nil {
+			err = checkPool(v, grantOf(r).rules, node.NodePool)
+		}
 		if err != nil {
 			return nil, 0, err
 		}
