@@ -145,7 +145,10 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	if err != nil {
 		return nil, err
 	}
-	render := templates.NewHook(templates.Config{Services: m.Services, Poll: time.Minute, Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log})
+	render := templates.NewHook(templates.Config{
+		Services: m.Services, Variable: m.Variable, Key: m.Key, Poll: time.Minute,
+		Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log,
+	})
 	factory := &runner.Factory{
 		Drivers: map[string]drivers.Driver{sim.Name: e.driver}, Hooks: []runner.Hook{fetch, render},
 		Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,

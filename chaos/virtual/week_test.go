@@ -20,8 +20,9 @@ import (
 	"skerry/hub/state"
 )
 
-// The hubs, the server of an artifact and the source of a template are gone for a week, in which the machine loses its
-// power each day and the task's folder is damaged. No task fails to start, and events show how old the rendering is.
+// The hubs with a variable, the server of an artifact and the source of a template are gone for a week, in which the
+// machine loses its power each day and the task's folder is damaged. No task fails to start, and events show how old the
+// rendering is.
 func TestAWeekWithoutHubsAndSources(t *testing.T) {
 	dir := mustMemory(t)
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -38,7 +39,14 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 		task := &group.Tasks[0]
 		task.Env = map[string]string{"TILLS": "4"}
 		task.Artifacts = []fleet.TaskArtifact{{GetterSource: source.URL + "/till.tmpl"}}
-		task.Templates = []fleet.Template{{SourcePath: "local/till.tmpl", DestPath: "local/till.conf"}}
+		task.Templates = []fleet.Template{
+			{SourcePath: "local/till.tmpl", DestPath: "local/till.conf"},
+			{EmbeddedTmpl: `{{ with nomadVar "nomad/jobs/till" }}pin={{ .pin }}{{ end }}`, DestPath: "secrets/pin", ChangeMode: fleet.ChangeNoop},
+		}
+		setPIN := func(pin string) {
+			mustDo(t, c, http.MethodPut, "/v1/var/nomad/jobs/till", map[string]any{"Items": map[string]string{"pin": pin}}, nil)
+		}
+		setPIN("1234")
 		validate.FillDefaults(job)
 		mustRun(t, c, job)
 		var id fleet.AllocID
@@ -46,7 +54,14 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 			id = a.ID
 		}
 		e := c.Edge("edge-a")
-		local := filepath.Join(e.Dir, "allocs", string(id), "t", "local")
+		root := filepath.Join(e.Dir, "allocs", string(id), "t")
+		local := filepath.Join(root, "local")
+		mustHave := func(name, want string) {
+			t.Helper()
+			if b, err := os.ReadFile(filepath.Join(root, name)); string(b) != want {
+				t.Fatalf("%s is %q, want %q: %v", name, b, want, err)
+			}
+		}
 
 		cut := c.Net.Cut(fabric.Hosts("edge-a"), fabric.Everyone, fabric.Both, fabric.Silent)
 		source.Close()
@@ -59,7 +74,7 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 		}
 		for range days {
 			time.Sleep(day)
-			if err := errors.Join(e.PowerCut(), os.RemoveAll(local), os.Mkdir(local, 0o755), e.Boot()); err != nil {
+			if err := errors.Join(e.PowerCut(), os.RemoveAll(local), os.Mkdir(local, 0o755), os.Remove(filepath.Join(root, "secrets", "pin")), e.Boot()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -67,15 +82,18 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 			if err != nil || len(s.Allocs) != 1 || s.Allocs[0].ClientStatus != fleet.ClientRunning {
 				t.Fatalf("after %s: %v, %+v", time.Since(rendered), err, s.Allocs)
 			}
-			if b, err := os.ReadFile(filepath.Join(local, "till.conf")); string(b) != "tills=4\n" {
-				t.Fatalf("after %s the rendering is %q, %v", time.Since(rendered), b, err)
-			}
+			mustHave("local/till.conf", "tills=4\n")
+			mustHave("secrets/pin", "pin=1234")
 		}
 		cut.Heal()
 		mustCome(t, c, 10*time.Minute, "the hubs know of the week", func(v *state.View) bool {
 			a, _ := v.Alloc(id)
 			return a.ClientStatus == fleet.ClientRunning && nodesThatAre(v, fleet.NodeReady) == 1
 		})
+		setPIN("5678")
+		time.Sleep(3 * time.Minute)
+		mustHave("secrets/pin", "pin=5678")
+
 		a, _ := lead(t, c).State().View().Alloc(id)
 		age := fmt.Sprintf("which is %dh", 24*days)
 		if !slices.ContainsFunc(a.TaskStates["t"].Events, func(e fleet.TaskEvent) bool {
