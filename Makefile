@@ -1,6 +1,8 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-GOBUILD := CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)'
+# Trimmed paths share the build cache among clones, and among builds, tests and checks.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+GOBUILD := CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)'
 PROGRAMS := skerry skerry-edge skerry-chaos
 # How long chaos goes on: virtual time for BUDGET, real processes for FOR.
 BUDGET ?= 10m
@@ -23,8 +25,8 @@ build: ## the three programs, static, into bin/
 SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|edge/journal))?$$
-# Most tests wait, so one package more than cores. make lint vets. Trimmed paths share the build cache with other clones.
-GOTEST := go test -trimpath -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
+# Most tests wait, so one package more than cores. make lint vets.
+GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)')
@@ -36,18 +38,18 @@ test: ## every package, in random order, with the race detector where something 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
 DRIVERS := ./drivers/... ./edge/network/...
 # Job files that nobody here wrote, on real daemons.
-PUBLIC_JOBS := go test -trimpath -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
+PUBLIC_JOBS := go test -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
-	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
 	$(PUBLIC_JOBS)
 
 test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
-	go test -trimpath -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
+	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
 	$(PUBLIC_JOBS)
 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
-	go test -trimpath -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept
+	go test -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept
 
 # What runs tasks, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \
