@@ -102,3 +102,19 @@ func TestKeepLock(t *testing.T) {
 		})
 	}
 }
+
+// FuzzParseVariable: a variable that is read can be read again from HCL. HCL normalizes texts, so they may differ.
+func FuzzParseVariable(f *testing.F) {
+	f.Add(exampleHCL)
+	f.Add(exampleJSON)
+	f.Add("items = { \"a b\" = \"$${x}\" }")
+	f.Fuzz(func(t *testing.T, src string) {
+		v, err := parseVariable("x", []byte(src), "")
+		if err != nil {
+			return
+		}
+		if _, err := parseVariable("x", variableHCL(v), "hcl"); err != nil {
+			t.Fatalf("%+v is written as HCL that is not read: %v", v, err)
+		}
+	})
+}
