@@ -25,12 +25,13 @@ build: ## the three programs, static, into bin/
 SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|edge/journal))?$$
-# Most tests wait, so one package more than cores. make lint vets.
+# Most tests wait, so one package more than cores. Those of cmd/skerry wait for programs, so twice as many at once as
+# cores. make lint vets.
 GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)')
-	$(GOTEST) -short $$(go list ./... | grep -E '$(UNRACED)')
+	$(GOTEST) -short -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	$(MAKE) prometheus
 	@$(MAKE) --no-print-directory missing
