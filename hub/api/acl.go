@@ -68,9 +68,6 @@ func aclWrite[T any](a *API, f func(r *http.Request, req T) (any, fleet.Index, e
 // aclDelete serves the deletion of the object that the path names.
 func (a *API) aclDelete(command func(name string) state.ACLDelete) http.HandlerFunc {
 	return a.whenEnabled(a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
-		if err := requireManagement(r); err != nil {
-			return nil, 0, err
-		}
 		return commitAnswer(a, r, command(r.PathValue("name")), indexAnswer)
 	}))
 }

@@ -60,9 +60,6 @@ func (a *API) readACLPolicy(v *state.View, r *http.Request, _ query) (any, fleet
 
 // storeACLPolicy creates a policy, or replaces the one of that name.
 func (a *API) storeACLPolicy(r *http.Request, req api.ACLPolicyRequest) (any, fleet.Index, error) {
-	if err := requireManagement(r); err != nil {
-		return nil, 0, err
-	}
 	switch name := r.PathValue("name"); {
 	case req.Name != "" && req.Name != name:
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: the path names %q", req.Name, name)

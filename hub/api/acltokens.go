@@ -20,9 +20,6 @@ func accessorOf(t *fleet.ACLToken) string { return t.AccessorID }
 
 // listACLTokens lists the tokens by accessor, without their secrets.
 func (a *API) listACLTokens(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
-	if err := requireManagement(r); err != nil {
-		return nil, 0, err
-	}
 	onlyGlobal, err := queryFlag(r, "global", false)
 	if err != nil {
 		return nil, 0, err
@@ -71,9 +68,6 @@ func (a *API) readACLToken(v *state.View, r *http.Request, q query) (any, fleet.
 
 // createACLToken makes a token. Its secret is in the answer alone.
 func (a *API) createACLToken(r *http.Request, req api.ACLTokenRequest) (any, fleet.Index, error) {
-	if err := requireManagement(r); err != nil {
-		return nil, 0, err
-	}
 	if req.AccessorID != "" || req.SecretID != "" {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "create ACL token %q: the hub draws its accessor and its secret", req.Name).
 			WithHint("to store one that exists, put it to /v1/acl/token/ACCESSOR")
@@ -84,9 +78,6 @@ func (a *API) createACLToken(r *http.Request, req api.ACLTokenRequest) (any, fle
 
 // changeACLToken changes a token. One that is not known yet is stored with the accessor and the secret of the request.
 func (a *API) changeACLToken(r *http.Request, req api.ACLTokenRequest) (any, fleet.Index, error) {
-	if err := requireManagement(r); err != nil {
-		return nil, 0, err
-	}
 	accessor := r.PathValue("name")
 	if req.AccessorID != "" && req.AccessorID != accessor {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "change ACL token %q: the path names %q", req.AccessorID, accessor)

@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -226,7 +225,7 @@ func (k *bodyKeys) refuseUnknown() error {
 // checkScope returns an error if the body's keys Namespace or Region contradict the request's parameters or the
 // cluster. It only sees keys that the endpoint's own type has no fields for.
 func (a *API) checkScope(r *http.Request, k *bodyKeys) error {
-	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
+	namespace := requestNamespace(r)
 	if k.namespace != "" && k.namespace != namespace {
 		return fleet.Errorf(fleet.CodeInvalid, "read the request's body: it names namespace %q, the request names %q", k.namespace, namespace).
 			WithHint("give the namespace as the parameter namespace")

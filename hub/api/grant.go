@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -74,7 +73,8 @@ func actorOf(r *http.Request) *access.Actor {
 	return nobody
 }
 
-// requireManagement returns an error unless the request has a management token.
+// requireManagement returns an error unless the request has a management token. Handlers ask it where their endpoint does
+// not require that of every request.
 func requireManagement(r *http.Request) error {
 	if rules := actorOf(r).ACL; !rules.IsManagement() {
 		return refusal(rules, acl.Requirement{Kind: acl.KindManagement})
@@ -140,7 +140,7 @@ func (g *grant) useActor(r *http.Request, actor *access.Actor) error {
 func (q requirement) checkRequest(rules *acl.ACL, r *http.Request) error {
 	missing := acl.Requirement{Kind: q.kind}
 	if q.kind == acl.KindNamespace && q.of != ofObject {
-		missing.Name = cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
+		missing.Name = requestNamespace(r)
 	}
 	allowed := rules.IsManagement()
 	switch q.of {

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
 
 	"skerry/api"
@@ -62,7 +61,7 @@ func jobID(r *http.Request) fleet.JobID { return fleet.JobID(r.PathValue("id")) 
 
 // needJob returns the job that the request's path and namespace name. CodeNotFound: the state does not have it.
 func needJob(v *state.View, r *http.Request) (*fleet.Job, error) {
-	namespace := cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
+	namespace := requestNamespace(r)
 	j, ok := v.Job(namespace, jobID(r))
 	missing := fleet.Errorf(fleet.CodeNotFound, "job %q not found in namespace %q", jobID(r), namespace)
 	if !ok {

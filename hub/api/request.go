@@ -29,10 +29,7 @@ type query struct {
 // parseQuery reads the parameters that all reads share, and fills in their defaults.
 func parseQuery(r *http.Request) (query, error) {
 	p := r.URL.Query()
-	q := query{namespace: p.Get("namespace"), prefix: p.Get("prefix"), wait: DefaultWait, stale: p.Has("stale")}
-	if q.namespace == "" {
-		q.namespace = fleet.DefaultNamespace
-	}
+	q := query{namespace: requestNamespace(r), prefix: p.Get("prefix"), wait: DefaultWait, stale: p.Has("stale")}
 	if s := p.Get("index"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
@@ -49,6 +46,11 @@ func parseQuery(r *http.Request) (query, error) {
 		q.wait = min(d, MaxWait)
 	}
 	return q, nil
+}
+
+// requestNamespace returns the namespace that a request names, or the default one.
+func requestNamespace(r *http.Request) string {
+	return cmp.Or(r.URL.Query().Get("namespace"), fleet.DefaultNamespace)
 }
 
 // queryFlag reads a boolean parameter; absent is its value if it is missing.

@@ -120,7 +120,7 @@ func (a *API) variableRequest(r *http.Request) (fleet.Variable, error) {
 	}
 	v.Path = path
 	if v.Namespace == "" {
-		v.Namespace = variableNamespace(r)
+		v.Namespace = requestNamespace(r)
 	}
 	if err := validate.VariablePath(path); err != nil {
 		return v, err
@@ -129,14 +129,6 @@ func (a *API) variableRequest(r *http.Request) (fleet.Variable, error) {
 		return v, err
 	}
 	return v, validate.VariableItems(path, v.Items)
-}
-
-// variableNamespace returns the namespace that a request names, or the default one.
-func variableNamespace(r *http.Request) string {
-	if ns := r.URL.Query().Get("namespace"); ns != "" {
-		return ns
-	}
-	return fleet.DefaultNamespace
 }
 
 // changeVariable stores a variable, or acquires, renews or releases its lock, as the parameters say.
@@ -267,7 +259,7 @@ func (a *API) releaseVariable(r *http.Request, v fleet.Variable) (any, fleet.Ind
 
 // deleteVariable removes a variable, if there is one.
 func (a *API) deleteVariable(r *http.Request) (any, fleet.Index, error) {
-	path, ns := r.PathValue("path"), variableNamespace(r)
+	path, ns := r.PathValue("path"), requestNamespace(r)
 	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, ns, path}); err != nil {
 		return nil, 0, err
 	}
