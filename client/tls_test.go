@@ -95,7 +95,7 @@ func lasting() x509.Certificate {
 
 func answerEmptyList(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") }
 
-// Whatever keeps a client from a hub by TLS is said with what to do.
+// An error of TLS between a client and a hub says what to do.
 func TestTLSErrorsHelp(t *testing.T) {
 	ca, other := mustAuthority(t), mustAuthority(t)
 	ended := lasting()
@@ -136,7 +136,7 @@ func TestTLSErrorsHelp(t *testing.T) {
 	}
 }
 
-// Who is refused without a token reads where one comes from. The hub's own hints stay.
+// A client that is refused without a token reads where one comes from. The hub's own hints stay.
 func TestRefusalsWithoutAToken(t *testing.T) {
 	for name, try := range map[string]struct{ text, hubsHint, token, hint string }{
 		"no token":        {text: "Permission denied", hint: "SKERRY_TOKEN"},

@@ -159,7 +159,7 @@ func checkTenants(t *testing.T) {
 	if after := w.hub.store.View().Index(); after != before {
 		t.Errorf("the state has changed: entry %d, and it was %d", after, before)
 	}
-	// What the same requests show to those who may: each hides something.
+	// The same requests show something to those who may: each hides something.
 	for _, path := range []string{"/v1/jobs?namespace=*", "/v1/allocation/ALLOC", "/v1/event/stream?namespace=*&index=ENTRY", "/v1/node/NODE/allocations"} {
 		if rec := w.ask(http.MethodGet, w.values.Replace(path), "", listSecret); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), blueMark) {
 			t.Errorf("a management token asks for %s: %d %.300s", path, rec.Code, rec.Body)

@@ -69,7 +69,7 @@ func needToken(v *state.View, r *http.Request) (*state.JoinToken, error) {
 
 // createToken creates a join token. Its secret is in the answer alone: the state has only its hash.
 func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fleet.Index, error) {
-	// Who has a hub's certificate is trusted with the whole state.
+	// A machine with a hub's certificate is trusted with the whole state.
 	if g := grantOf(r); req.Role == fleet.RoleHub && !g.rules.IsManagement() {
 		return nil, 0, refusal(g.rules, acl.Requirement{Kind: acl.KindManagement})
 	}

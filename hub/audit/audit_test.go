@@ -122,7 +122,7 @@ func TestTheEndOfADamagedFile(t *testing.T) {
 	}
 }
 
-// What cannot be written is counted, and the count is the next entry.
+// Entries that cannot be written are counted, and the count is the next entry.
 func TestLostEntriesAreCounted(t *testing.T) {
 	dir := t.TempDir()
 	cfg := config(filepath.Join(dir, "audit"))

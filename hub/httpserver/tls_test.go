@@ -145,7 +145,7 @@ func (s *tlsServer) ask(conn *tls.Conn, own ...tls.Certificate) (c *tls.Conn, ce
 	if conn == nil {
 		mine, its := net.Pipe()
 		s.dialed <- its
-		// Who asks is no matter here: the test looks at the certificate.
+		// The test looks at the certificate, and does not verify it.
 		conn = tls.Client(mine, &tls.Config{InsecureSkipVerify: true, Certificates: own})
 	}
 	if _, err := io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
@@ -281,7 +281,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Whatever the files hold, they are a certificate with its key or refused.
+// Files of any content are a certificate with its key, or refused.
 func FuzzOpenTLS(f *testing.F) {
 	good := mustCertify(f, "good", time.Now().Add(time.Hour))
 	f.Add(good.cert, good.pem, good.cert)
