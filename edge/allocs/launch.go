@@ -210,6 +210,8 @@ func (a *Allocs) settleLaunch(ctx context.Context, of *fleet.Alloc, r launchReco
 		return "", again, err
 	case r.Alloc != "":
 		return fmt.Sprintf("waits for the end of allocation %s, whose launch is not over", fleet.Short(r.Alloc)), again, err
+	case !due.IsZero() && a.activeAllocOf(of.ID) != nil: // its runner has journaled the end, and returns soon
+		return "waits until the launch before it has cleaned up", again, nil
 	case !due.IsZero():
 		return whyNot(a.beginLaunch(ctx, of, r, due), again)
 	case !of.Job.Periodic.Enabled:

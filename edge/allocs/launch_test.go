@@ -57,8 +57,15 @@ func (s *launchTest) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// end ends the tasks of the newest launch.
+// end ends the tasks of the newest launch, and its runner.
 func (s *launchTest) end(id fleet.AllocID, status string) {
+	s.Helper()
+	s.endTasks(id, status).finish <- nil
+	synctest.Wait()
+}
+
+// endTasks ends the tasks of the newest launch, and returns its runner, which has not returned.
+func (s *launchTest) endTasks(id fleet.AllocID, status string) *runner {
 	s.Helper()
 	made := s.f.runnersOf(id)
 	r := made[len(made)-1]
@@ -68,8 +75,8 @@ func (s *launchTest) end(id fleet.AllocID, status string) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	r.finish <- nil
 	synctest.Wait()
+	return r
 }
 
 // wantLaunches checks how often the allocation was launched, how many rows say that it was not, and its status.
@@ -141,6 +148,23 @@ func TestLaunchedAtItsTimes(t *testing.T) {
 		if task := s.n.States()["a"].TaskStates["t"]; task.State != fleet.TaskPending {
 			t.Errorf("its task is %q between launches", task.State)
 		}
+	})
+}
+
+// A launch that is due while the runner of the one before still cleans up begins when that runner has returned.
+func TestLaunchWaitsForTheRunnerBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newLaunchTest(t)
+		s.pass(5 * time.Minute)
+		s.wantLaunches("at the first time", "a", 1, 0, fleet.ClientRunning)
+		r := s.endTasks("a", fleet.ClientComplete)
+		s.pass(10 * time.Minute)
+		s.wantLaunches("while the runner cleans up", "a", 1, 0, fleet.ClientRunning)
+		r.finish <- nil
+		synctest.Wait()
+		s.wantLaunches("after the runner has returned", "a", 2, 0, fleet.ClientRunning)
+		s.end("a", fleet.ClientComplete)
+		s.wantLaunches("after the second launch", "a", 2, 0, fleet.ClientRunning)
 	})
 }
 
