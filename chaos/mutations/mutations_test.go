@@ -17,7 +17,10 @@ import (
 
 const root = "../.." // of the module, from here
 
-var play = flag.Bool("play", false, "build each mutation, play its scenario and run the tests that have to fail")
+var (
+	play    = flag.Bool("play", false, "build each mutation, play its scenario and run the tests that have to fail")
+	replays = flag.Int("replays", 0, "play a seed that shows a mutation so many times more: how often does it show it again?")
+)
 
 // TestMutations checks that every patch applies and names the invariant or test that finds it. With -play each
 // mutation has to be found.

@@ -148,10 +148,28 @@ func findMutation(t *testing.T, m mutation, changed map[string][]byte) {
 		broken := v.brokenInvariants()
 		if slices.Contains(broken, m.Invariant) {
 			t.Logf("found: %s breaks %v within %.1f s, play %d", m.Name, broken, time.Since(began).Seconds(), seed)
+			replayMutation(t, program, m, seed)
 			return
 		}
 		// What happens in the same instant is decided by the scheduler: another seed may show it.
 		t.Logf("nothing broke %s: %s %q\n%s", m.Invariant, v.Outcome, v.Reasons, v)
+	}
+}
+
+// replayMutation plays a seed that shows a mutation again, and wants nine of ten plays to break the same invariant.
+func replayMutation(t *testing.T, program string, m mutation, seed int) {
+	t.Helper()
+	again := 0
+	for range *replays {
+		if v := mustPlay(t, program, m, seed, playLimit); slices.Contains(v.brokenInvariants(), m.Invariant) {
+			again++
+		}
+	}
+	if *replays > 0 {
+		t.Logf("replayed: %s breaks %s in %d of %d plays of seed %d", m.Name, m.Invariant, again, *replays, seed)
+	}
+	if again*10 < *replays*9 {
+		t.Errorf("seed %d breaks %s again in %d of %d plays", seed, m.Invariant, again, *replays)
 	}
 }
 
