@@ -3,21 +3,17 @@ package mutations_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"skerry/chaos/check"
 	"skerry/chaos/history"
 	"skerry/chaos/mutate"
-	"skerry/chaos/schedule"
 	"skerry/chaos/virtual"
 )
 
@@ -28,93 +24,24 @@ const (
 	playLimit = 3 * time.Minute
 )
 
-// Variables that tell a child process which scenario it plays, with which seed in place of the
-// scenario's, in which folder, and at which violation it ends.
-const (
-	playScenario  = "MUTATIONS_SCENARIO"
-	playSeed      = "MUTATIONS_SEED"
-	playDir       = "MUTATIONS_DIR"
-	playInvariant = "MUTATIONS_INVARIANT"
-)
-
-// verdict is what a child process prints.
-type verdict struct {
-	Outcome history.Outcome
-	Reasons []string
-	Found   []check.Violation // up to the one that was wanted
-}
-
-func (v verdict) String() string {
-	var b strings.Builder
-	for i, f := range v.Found {
-		if i == 5 {
-			b.WriteString("…\n")
-			break
-		}
-		b.WriteString(f.String() + "\n")
-	}
-	return b.String()
-}
-
-// brokenInvariants are the invariants that were broken, each once, in the order of their names.
-func (v verdict) brokenInvariants() []string {
+// brokenInvariants returns the invariants that a run broke, each once, in the order of their names.
+func brokenInvariants(r virtual.Result) []string {
 	var out []string
-	for _, f := range v.Found {
+	for _, f := range r.Found {
 		out = append(out, f.Invariant.Slug())
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// TestMain plays one scenario where this process is a child. A child is built with a mutation,
-// which may end the process.
-func TestMain(m *testing.M) {
-	if path := os.Getenv(playScenario); path != "" {
-		virtual.Main(func() error { return playAlone(path, os.Getenv(playDir)) })
+// describeRun returns the outcome of a run with its first violations.
+func describeRun(r virtual.Result) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %q %s", r.Run.Outcome, r.Run.Reasons, r.Error)
+	for _, f := range r.Found[:min(len(r.Found), 5)] {
+		b.WriteString("\n" + f.String())
 	}
-	os.Exit(m.Run())
-}
-
-// playAlone plays a scenario to its end, or until the wanted invariant is broken.
-func playAlone(path, dir string) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	s, err := schedule.Parse(path, text)
-	if err != nil {
-		return err
-	}
-	if s.Seed, err = strconv.ParseUint(os.Getenv(playSeed), 10, 64); err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	var found []check.Violation
-	p := virtual.Play{Schedule: s, Name: path, Dir: dir, Strict: true, Found: func(v check.Violation) {
-		mu.Lock()
-		defer mu.Unlock()
-		if found = append(found, v); v.Invariant.Slug() == os.Getenv(playInvariant) {
-			printVerdict(verdict{Outcome: history.Violated, Found: found})
-			os.Exit(0)
-		}
-	}}
-	out, err := p.Run(context.Background())
-	v := verdict{Outcome: out.Outcome, Reasons: out.Reasons, Found: out.Found}
-	if err != nil {
-		v.Reasons = append(v.Reasons, err.Error())
-	}
-	printVerdict(v)
-	return nil
-}
-
-const verdictPrefix = "verdict: "
-
-func printVerdict(v verdict) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	_, _ = os.Stdout.WriteString("\n" + verdictPrefix + string(b) + "\n")
+	return b.String()
 }
 
 // findMutation wants that the mutation breaks its invariant, that its scenario passes without
@@ -135,34 +62,34 @@ func findMutation(t *testing.T, m mutation, changed map[string][]byte) {
 	if m.Invariant == "" {
 		return
 	}
-	if v := mustPlay(t, os.Args[0], m, 1, playLimit); v.Outcome != history.Pass {
-		t.Errorf("without the mutation: %s %q\n%s", v.Outcome, v.Reasons, v)
+	if r := mustPlay(t, mustBuild(t, folder, "sound"), m, 1, playLimit, ""); r.Run.Outcome != history.Pass {
+		t.Errorf("without the mutation: %s", describeRun(r))
 	}
-	program := filepath.Join(folder, "play")
-	if out, err := exec.Command("go", "test", "-c", "-overlay", overlay, "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("build the mutation: %v\n%s", err, out)
-	}
+	program := mustBuild(t, folder, "mutated", "-overlay", overlay)
 	began := time.Now()
-	for seed := 1; ; seed++ { // mustPlay ends it when the time is over
-		v := mustPlay(t, program, m, seed, findLimit-time.Since(began))
-		broken := v.brokenInvariants()
+	for seed := uint64(1); ; seed++ { // mustPlay ends it when the time is over
+		r := mustPlay(t, program, m, seed, findLimit-time.Since(began), m.Invariant)
+		broken := brokenInvariants(r)
 		if slices.Contains(broken, m.Invariant) {
 			t.Logf("found: %s breaks %v within %.1f s, play %d", m.Name, broken, time.Since(began).Seconds(), seed)
 			replayMutation(t, program, m, seed)
 			return
 		}
-		// What happens in the same instant is decided by the scheduler: another seed may show it.
-		t.Logf("nothing broke %s: %s %q\n%s", m.Invariant, v.Outcome, v.Reasons, v)
+		// Another seed may show it.
+		t.Logf("nothing broke %s: %s", m.Invariant, describeRun(r))
 	}
 }
 
 // replayMutation plays a seed that shows a mutation again, and wants nine of ten plays to break the same invariant.
-func replayMutation(t *testing.T, program string, m mutation, seed int) {
+func replayMutation(t *testing.T, program string, m mutation, seed uint64) {
 	t.Helper()
 	again := 0
 	for range *replays {
-		if v := mustPlay(t, program, m, seed, playLimit); slices.Contains(v.brokenInvariants(), m.Invariant) {
+		r := mustPlay(t, program, m, seed, playLimit, m.Invariant)
+		if slices.Contains(brokenInvariants(r), m.Invariant) {
 			again++
+		} else {
+			t.Logf("replay of seed %d: %s", seed, describeRun(r))
 		}
 	}
 	if *replays > 0 {
@@ -190,25 +117,37 @@ func requireFailure(t *testing.T, overlay string, test killer) {
 	}
 }
 
-// mustPlay plays a mutation's scenario in a process of its own, by a program with or without it.
-func mustPlay(t *testing.T, program string, m mutation, seed int, limit time.Duration) verdict {
+// mustBuild builds skerry-chaos with further arguments of go build, and returns its path. With cgo, the threads of the C
+// library would make its plays differ.
+func mustBuild(t *testing.T, folder, name string, args ...string) string {
 	t.Helper()
+	program := filepath.Join(folder, name)
+	c := exec.Command("go", append([]string{"build", "-o", program}, append(args, "./cmd/skerry-chaos")...)...)
+	c.Dir, c.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", name, err, out)
+	}
+	return program
+}
+
+// mustPlay plays a mutation's scenario with that seed in a process of its own, until the invariant is broken.
+func mustPlay(t *testing.T, program string, m mutation, seed uint64, limit time.Duration, invariant string) virtual.Result {
+	t.Helper()
+	s, err := virtual.ReadSchedule(m.Name + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Seed = seed
+	folder := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	c := exec.CommandContext(ctx, program)
-	c.Env = append(os.Environ(), playScenario+"="+m.Name+".yaml", playSeed+"="+strconv.Itoa(seed), playDir+"="+t.TempDir())
-	if program != os.Args[0] {
-		c.Env = append(c.Env, playInvariant+"="+m.Invariant)
-	}
 	began := time.Now()
-	out, err := c.CombinedOutput()
-	_, text, ok := bytes.Cut(out, []byte(verdictPrefix))
-	if !ok {
-		t.Fatalf("play %s.yaml: %v, after %s\n%s", m.Name, err, time.Since(began).Round(time.Second), out)
+	r, err := virtual.Job{
+		Play:   virtual.Play{Schedule: s, Name: m.Name, Dir: filepath.Join(folder, "data"), Strict: true},
+		Folder: folder, Until: invariant,
+	}.Run(ctx, []string{program, "play-one"})
+	if err != nil {
+		t.Fatalf("play %s.yaml with seed %d: %v, after %s", m.Name, seed, err, time.Since(began).Round(time.Second))
 	}
-	var v verdict
-	if err := json.NewDecoder(bytes.NewReader(text)).Decode(&v); err != nil {
-		t.Fatalf("read the verdict: %v\n%s", err, out)
-	}
-	return v
+	return r
 }

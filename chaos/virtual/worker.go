@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -43,6 +44,8 @@ type Job struct {
 	Folder string // the run's directory, for schedule, history, result and output
 	// Record keeps the history.
 	Record bool
+	// Until is the slug of an invariant: the play ends as soon as it is broken. "": the play goes on to its end.
+	Until string `json:",omitempty"`
 }
 
 // Result is the result of a run; Work writes it to the job's directory.
@@ -137,11 +140,37 @@ func (j Job) playScheduleFile() (err error) {
 		defer func() { err = errors.Join(err, f.Close()) }()
 		j.History = f
 	}
+	if j.Until != "" {
+		j.Found = j.endWhenBroken()
+	}
 	o, failed := j.Play.Run(context.Background())
 	r := Result{Run: o.Run, Found: o.Found}
 	if failed != nil {
 		r.Error = failed.Error()
 	}
+	return j.writeResult(r)
+}
+
+// endWhenBroken returns a callback for violations that writes the result and ends the process when j.Until is broken.
+func (j Job) endWhenBroken() func(check.Violation) {
+	var mu sync.Mutex
+	var found []check.Violation
+	return func(v check.Violation) {
+		mu.Lock()
+		defer mu.Unlock()
+		if found = append(found, v); v.Invariant.Slug() != j.Until {
+			return
+		}
+		if err := j.writeResult(Result{Run: history.Run{Outcome: history.Violated}, Found: found}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+}
+
+// writeResult writes the result of the run to the job's directory.
+func (j Job) writeResult(r Result) error {
 	b, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("encode the result: %w", err)
