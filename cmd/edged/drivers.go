@@ -1,20 +1,34 @@
 package edged
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 )
 
 // addDriverFlags adds the flags of drivers that run programs of this machine.
 func (f *Flags) addDriverFlags(flags *pflag.FlagSet) {
+	flags.StringSliceVar(&f.DeniedDrivers, "driver-denylist", nil, "drivers that this edge does not run, whatever the hubs say, such as raw_exec")
 	flags.StringSliceVar(&f.DeniedEnv, "raw-exec-denied-envvars", nil, "variables of the agent's environment that raw_exec tasks do not get")
 	flags.StringVar(&f.OCIRuntime, "oci-runtime", "", "program of the OCI runtime of exec and java tasks (default: crun or runc in PATH)")
 	flags.StringArrayVar(&f.Chroot, "exec-chroot", nil, "folder of this machine that exec and java tasks see, read-only, PATH or PATH=PATH-IN-TASK; may be repeated (default: /bin, /etc, /lib, /lib32, /lib64, /sbin, /usr)")
 	flags.StringSliceVar(&f.Machines.ImagePaths, "qemu-image-path", nil, "folder of this machine whose images qemu tasks may use (default: none, only images in the task's folders); may be repeated or a list with commas")
 	flags.StringSliceVar(&f.Machines.AllowedArgs, "qemu-allow-args", nil, "flags that qemu tasks may pass to QEMU in args, such as -device (default: all)")
+}
+
+// checkDenylist returns an error if --driver-denylist names a driver that does not exist.
+func checkDenylist(denied []string) error {
+	for _, name := range denied {
+		if !slices.Contains(builtin.Names(), name) {
+			return fleet.Errorf(fleet.CodeInvalid, "--driver-denylist names the driver %q, which does not exist", name).
+				WithHint("the drivers are %s", strings.Join(builtin.Names(), ", "))
+		}
+	}
+	return nil
 }
 
 // chrootFolders reads the values of --exec-chroot. None are nil: the driver's default.

@@ -59,6 +59,7 @@ type Flags struct {
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
+	DeniedDrivers              []string
 	DeniedEnv                  []string // variables that raw_exec keeps from tasks
 	OCIRuntime                 string   // program of exec and java
 	Chroot                     []string // PATH or PATH=PATH IN THE TASK
@@ -196,6 +197,9 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
+	if err := checkDenylist(f.DeniedDrivers); err != nil {
+		return cfg, err
+	}
 	var node atomic.Pointer[func() fleet.Node] // of the machine; set before the first task starts
 	known, err := builtin.New(builtin.Config{
 		BootID: f.BootID, DataDir: cfg.DataDir, DockerSocket: f.DockerSocket, PodmanSocket: f.PodmanSocket,
@@ -233,7 +237,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
 		removeOldNetworks(m, networks)
-		return newRunners(m, known, kinds, networks)
+		return newRunners(m, known, kinds, networks, f.DeniedDrivers)
 	}
 	cfg.Contents = func(m edge.Machine) prefetch.Contents {
 		return artifacts.NewPrefetcher(newFetcher(m), m.Node, known)
@@ -245,7 +249,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		configured.MinDynamicPort, configured.MaxDynamicPort = network.MinDynamicPort, network.MaxDynamicPort
 		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
-			Node: configured, DataDir: cfg.DataDir, Drivers: known,
+			Node: configured, DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,
 			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Consul: consulAttributes, Log: log,
 		})
 	}
@@ -264,7 +268,7 @@ func (f *Flags) advertisedAddress() string {
 }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, networks *network.Hook) (contract.New, error) {
+func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, networks *network.Hook, denied []string) (contract.New, error) {
 	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
 	fetch, err := artifacts.NewHook(newFetcher(m), dirs.State)
 	if err != nil {
@@ -278,7 +282,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
-			networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
+			runner.DriverDenylist(denied), networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
 	return factory.NewRunner, nil

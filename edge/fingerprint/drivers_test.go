@@ -62,6 +62,23 @@ func TestDriverChangesAreSeenSoon(t *testing.T) {
 	}
 }
 
+// A denied driver is not offered, though it works, and the node says why.
+func TestDeniedDriver(t *testing.T) {
+	works := &daemonDriver{}
+	works.info.Store(&fleet.DriverInfo{Detected: true, Healthy: true})
+	f := mustNew(t, func(cfg *fingerprint.Config) {
+		cfg.Drivers, cfg.Denied = map[string]drivers.Driver{"docker": works, "raw_exec": works}, []string{"raw_exec"}
+	})
+	mustRead(t, f)
+	n := f.Node()
+	if d := n.Drivers["raw_exec"]; d.Detected || d.Healthy || d.HealthDescription != "denied by --driver-denylist of this edge" {
+		t.Errorf("the denied driver is %+v", d)
+	}
+	if n.Attributes["driver.raw_exec"] != "" || n.Attributes["driver.docker"] != "1" {
+		t.Errorf("attributes %v", n.Attributes)
+	}
+}
+
 // A Consul agent that begins to answer is noticed soon.
 func TestConsulIsSeenSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type Config struct {
 	Node     fleet.Node
 	DataDir  string                    // its disk is measured
 	Drivers  map[string]drivers.Driver // by name
+	Denied   []string                  // names of drivers that this machine does not offer
 	Finders  []devices.Finder
 	Interval time.Duration // between readings, at most; 0: a minute
 	Root     string        // of the file system with /proc, /sys and /etc; "": /
@@ -203,6 +205,10 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
 	for name, d := range f.cfg.Drivers {
+		if slices.Contains(f.cfg.Denied, name) {
+			infos[name] = fleet.DriverInfo{HealthDescription: "denied by --driver-denylist of this edge"}
+			continue
+		}
 		info := d.Fingerprint(ctx)
 		infos[name] = info
 		if info.Detected && info.Healthy {
