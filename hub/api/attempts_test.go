@@ -113,4 +113,19 @@ var attempts = []attempt{
 	{"red", "PUT", "/v1/volume/host/create?namespace=red", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 409}, // it is red's, and no node suits
 	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 403},
 	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"ID": "VOLUME", "Name": "BLUEvolume", "Namespace": "red"}}`, 404}, // blue's
+	// 95 to 108: tokens, policies and what belongs to the cluster.
+	{"red", "PUT", "/v1/acl/policy/red", `{"Name": "red", "Rules": "namespace \"*\" { policy = \"write\" }"}`, 403},
+	{"red", "DELETE", "/v1/acl/policy/reader", "", 403},
+	{"red", "GET", "/v1/acl/policy/reader", "", 403},
+	{"red", "PUT", "/v1/acl/token", `{"Name": "mine", "Type": "management"}`, 403},
+	{"red", "GET", "/v1/acl/tokens", "", 403},
+	{"red", "PUT", "/v1/acl/role", `{"Name": "mine", "Policies": [{"Name": "reader"}]}`, 403},
+	{"red", "PUT", "/v1/acl/bootstrap", "", 409}, // it was done
+	{"red", "PUT", "/v1/acl/token/onetime/exchange", `{"OneTimeSecretID": "99999999-9999-4999-8999-999999999999"}`, 403},
+	{"red", "PUT", "/v1/operator/keyring/rotate?full=true", "", 403},
+	{"red", "GET", "/v1/operator/audit", "", 403},
+	{"red", "PUT", "/v1/operator/snapshot", "x", 403},
+	{"red", "PUT", "/v1/node/NODE/revoke", `{"Reason": "mine"}`, 403},
+	{"red", "PUT", "/v1/namespace/blue", `{"Name": "blue"}`, 403},
+	{"red", "PUT", "/v1/validate/job", strings.Replace(jobText("red", "x", "default", ""), `"ID"`, `"ParentID": "JOB", "ID"`, 1), 200}, // its parent is not believed
 }

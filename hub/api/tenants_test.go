@@ -139,8 +139,8 @@ func TestTenants(t *testing.T) { synctest.Test(t, checkTenants) }
 
 func checkTenants(t *testing.T) {
 	w := newTenants(t)
-	if len(attempts) != 94 {
-		t.Errorf("%d attempts, and docs/security.md names 94", len(attempts))
+	if len(attempts) != 108 {
+		t.Errorf("%d attempts, and docs/security.md names 108", len(attempts))
 	}
 	before := w.hub.store.View().Index()
 	for i, a := range attempts {
