@@ -103,6 +103,34 @@ func TestStateHasNoSecretsInClear(t *testing.T) {
 	}
 }
 
+// Nobody but a hub's own user can read its data directory: what lies there is private, or in a private folder.
+func TestDataOfAHubIsPrivate(t *testing.T) {
+	h := mustCluster(t, 1)[0]
+	h.awaitAuthority()
+	mustSnapshot(t, h)
+	h.stopHub()
+	private := 0
+	err := filepath.WalkDir(h.cfg.DataDir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || path == h.cfg.DataDir {
+			return err
+		}
+		info, err := d.Info()
+		switch {
+		case err != nil:
+			return err
+		case info.Mode().Perm()&0o077 == 0 && d.IsDir():
+			private++
+			return filepath.SkipDir
+		case info.Mode().Perm()&0o077 != 0:
+			t.Errorf("%s has mode %v", strings.TrimPrefix(path, h.cfg.DataDir), info.Mode())
+		}
+		return nil
+	})
+	if err != nil || private < 3 { // raft, identity and audit
+		t.Errorf("%d private folders, %v", private, err)
+	}
+}
+
 // awaitAuthority waits until a hub can sign.
 func (r *runningHub) awaitAuthority() {
 	r.tb.Helper()
