@@ -264,6 +264,26 @@ func TestRoomIsATurn(t *testing.T) {
 	}
 }
 
+// TestStoppedOnSiteIsNotStarting: an allocation of the newest version counts as starting, until somebody on site stops it.
+func TestStoppedOnSiteIsNotStarting(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		p := newPairWithAlloc(t)
+		rollout := p.rollsTo(node)
+		p.applyCommand(rollout)
+		received := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: "next", ClientStatus: fleet.ClientPending}
+		if held {
+			received.Hold = &fleet.Hold{By: "uid 0", Since: 1, JobVersion: 1}
+		}
+		p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: rows(t, fleet.Transition{Kind: fleet.TransitionAgent}, received)}}, EvalSeed: "s", Now: 6})
+		beside := rollout.Result.NodeAllocation[node][0]
+		beside.ID, beside.Name, beside.PreviousAllocation = "beside", "shop.g[1]", ""
+		e := p.applyCommand(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: {beside}}}, Now: 7})
+		if r := e.Rollouts; len(r) != 1 || (len(r[0].Starting) == 0) != held {
+			t.Errorf("held %t: %+v", held, r)
+		}
+	}
+}
+
 // TestLostAwaitsRoom has an allocation lost with its node, during the deployment of a newer
 // version. The node is back before there is a replacement.
 func TestLostAwaitsRoom(t *testing.T) {

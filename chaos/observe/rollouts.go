@@ -117,6 +117,9 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 		if other.DeploymentStatus.IsHealthy() || other.CreateIndex == a.Index || other.ModifyIndex == a.Index {
 			continue
 		}
+		if other.Held != nil && !job.Overrules(other.Held, group, job.Version) {
+			continue // somebody on site stopped it: a deployment does not wait for it
+		}
 		p := check.Part{Alloc: other.ID, Node: other.NodeID, Canary: other.DeploymentStatus.IsCanary(), Site: n.SiteName()}
 		if before, ok := a.View.Alloc(other.PreviousAllocation); ok && siteOf(a.View, before.NodeID) != p.Site {
 			p.Site = ""
