@@ -2,7 +2,8 @@
 //
 // hub.Open makes the Resolver, and hub/api asks it for each request. Compiled ACLs are kept by the policies that make
 // them, and actors by the hash of their secret, until a policy or a role changes. When any token changes, the row of an
-// actor's token is looked at again. The package starts no goroutine and persists nothing.
+// actor's token is looked at again. Requests with unknown tokens share one call to the leader. The package starts no
+// goroutine and persists nothing.
 package access
 
 import (
@@ -52,6 +53,7 @@ var unrestricted = &Actor{ACL: acl.Management}
 // Resolver resolves secrets. It is safe for concurrent use.
 type Resolver struct {
 	cfg          Config
+	catchUp      *sharedCatchUp
 	bootstrapped atomic.Bool // it stays so
 
 	mu         sync.RWMutex
@@ -86,7 +88,7 @@ func New(cfg Config) *Resolver {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Resolver{cfg: cfg, parsed: map[string]*parsedPolicy{}}
+	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), parsed: map[string]*parsedPolicy{}}
 	r.dropCaches(generation{})
 	return r
 }
@@ -115,7 +117,7 @@ func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
 	if err == nil || secret == "" || r.cfg.CatchUp == nil {
 		return actor, err
 	}
-	if caughtUp := r.cfg.CatchUp(ctx); caughtUp != nil {
+	if caughtUp := r.catchUp.wait(ctx); caughtUp != nil {
 		return nil, caughtUp
 	}
 	return r.ResolveIn(r.cfg.State.View(), secret)
