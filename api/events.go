@@ -35,4 +35,7 @@ type EventPayload struct {
 	ACLPolicy  *fleet.ACLPolicy           `json:",omitempty"`
 	ACLRole    *fleet.ACLRole             `json:",omitempty"`
 	ACLToken   *fleet.ACLToken            `json:",omitempty"` // without its secret
+
+	AuthMethod     *fleet.ACLAuthMethod  `json:",omitempty"` // without its secret
+	ACLBindingRule *fleet.ACLBindingRule `json:",omitempty"`
 }

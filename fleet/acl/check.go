@@ -21,6 +21,9 @@ var (
 	validUUID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$`)
 )
 
+// IsName tells whether a text can be the name of a policy, a role or an auth method.
+func IsName(s string) bool { return validName.MatchString(s) }
+
 // IsUUID tells whether a text is a UUID, as accessors, secrets and ids of roles are.
 func IsUUID(s string) bool { return validUUID.MatchString(s) }
 

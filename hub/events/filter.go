@@ -19,7 +19,7 @@ const maxTopics = 256
 var topics = []string{
 	all, state.TopicJob, state.TopicNode, state.TopicDeployment, state.TopicEvaluation, state.TopicAllocation,
 	state.TopicService, state.TopicPool, state.TopicVariable,
-	state.TopicACLPolicy, state.TopicACLRole, state.TopicACLToken,
+	state.TopicACLPolicy, state.TopicACLRole, state.TopicACLToken, state.TopicACLAuthMethod, state.TopicACLBindingRule,
 }
 
 // Request selects events: by topic and key, by namespace, and from an index on.
@@ -119,7 +119,7 @@ func newBatch(index fleet.Index, happened []state.Event) api.EventBatch {
 			Payload: api.EventPayload{
 				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
 				NodePool: e.Pool, Service: e.Service, Variable: e.Variable,
-				ACLPolicy: e.ACLPolicy, ACLRole: e.ACLRole, ACLToken: e.ACLToken,
+				ACLPolicy: e.ACLPolicy, ACLRole: e.ACLRole, ACLToken: e.ACLToken, AuthMethod: e.ACLAuthMethod, ACLBindingRule: e.ACLBindingRule,
 			},
 		})
 	}

@@ -66,6 +66,8 @@ func (t *tx) keepAccess(old *View) {
 	aclRoleTable.replaceRows(t, old)
 	aclTokenTable.replaceRows(t, old)
 	oneTimeTable.replaceRows(t, old)
+	authMethodTable.replaceRows(t, old)
+	bindingRuleTable.replaceRows(t, old)
 }
 
 // ACLBootstrap returns the index that a reset of the bootstrap must name; ok is false before the bootstrap.

@@ -34,6 +34,15 @@ func (w *storeHarness) storeAccess() {
 	w.mustApply(state.ACLRoleStore{Role: fleet.ACLRole{ID: "r1", Name: "readers", Policies: []fleet.ACLRolePolicy{{Name: "read"}}}})
 	w.mustApply(state.ACLTokenStore{Token: ends})
 	w.mustApply(state.ACLOneTimeStore{Token: state.OneTimeToken{Hash: []byte("one"), AccessorID: "t1", Secret: []byte("sealed"), ExpiresAt: end}})
+	w.mustApply(state.ACLAuthMethodStore{Method: authMethod("sso", fleet.ACLAuthMethodOIDC, true)})
+	w.mustApply(state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b1", AuthMethod: "sso", BindType: fleet.ACLBindPolicy, BindName: "read", CreateTime: aclTime, ModifyTime: aclTime}})
+}
+
+func authMethod(name, kind string, isDefault bool) state.ACLAuthMethodRecord {
+	return state.ACLAuthMethodRecord{Secret: state.WrappedSecret{Data: []byte("hash of nothing"), By: "k"}, ACLAuthMethod: fleet.ACLAuthMethod{
+		Name: name, Type: kind, TokenLocality: "global", MaxTokenTTL: fleet.TextDuration(time.Hour), Default: isDefault, CreateTime: aclTime, ModifyTime: aclTime,
+		Config: &fleet.ACLAuthMethodConfig{OIDCDiscoveryURL: "https://sso.example.com", OIDCClientID: "c", ClaimMappings: map[string]string{"sub": "user"}},
+	}}
 }
 
 // mustRefuseACL applies a command that is refused with a code and a message.
@@ -120,7 +129,14 @@ func TestRestoreKeepsAccess(t *testing.T) {
 	old.storeAccess()
 	file := mustPersist(t, old.store)
 	old.mustApply(state.ACLDelete{Tokens: []string{"t1"}})
+	old.mustApply(state.ACLAuthDelete{Methods: []string{"sso"}, Rules: []string{"b1"}})
 	old.restoreSnapshot(file)
+	if _, back := old.store.View().ACLAuthMethod("sso"); back {
+		t.Error("a deleted auth method came back")
+	}
+	if _, back := old.store.View().ACLBindingRule("b1"); back {
+		t.Error("a deleted binding rule came back")
+	}
 	if _, back := old.store.View().ACLToken("t1"); back {
 		t.Error("a deleted token came back")
 	}
@@ -131,6 +147,9 @@ func TestRestoreKeepsAccess(t *testing.T) {
 	fresh.restoreSnapshot(file)
 	if _, there := fresh.store.View().ACLTokenByHash([]byte("hash of t1")); !there {
 		t.Error("a new cluster did not get the tokens of the snapshot")
+	}
+	if method, there := fresh.store.View().ACLAuthMethod("sso"); !there || method.Secret.By != "k" || method.MaxTokenTTL != fleet.TextDuration(time.Hour) {
+		t.Errorf("a new cluster did not get the auth method of the snapshot: %+v", method)
 	}
 	if _, on := fresh.store.View().ACLBootstrap(); !on {
 		t.Error("a new cluster with the snapshot's tokens has no access control")
@@ -152,8 +171,46 @@ func TestACLEvents(t *testing.T) {
 			}
 		}
 	}
-	want := "ACLTokenUpserted t0, ACLPolicyUpserted read, ACLRoleUpserted r1, ACLTokenUpserted t1, ACLPolicyDeleted read, ACLRoleDeleted r1, ACLTokenDeleted t1"
+	want := "ACLTokenUpserted t0, ACLPolicyUpserted read, ACLRoleUpserted r1, ACLTokenUpserted t1, ACLAuthMethodUpserted sso, ACLBindingRuleUpserted b1, ACLPolicyDeleted read, ACLRoleDeleted r1, ACLTokenDeleted t1"
 	if got := strings.Join(types, ", "); got != want {
 		t.Errorf("%s\nnot %s", got, want)
+	}
+}
+
+// An auth method keeps the time of its creation, and is the only default of its type. A rule needs its method; the
+// deletion of a method leaves its rules and tokens, as in Nomad.
+func TestAuthMethodsAndBindingRules(t *testing.T) {
+	w := newTestHarness(t)
+	w.storeAccess()
+	bare := authMethod("bare", fleet.ACLAuthMethodJWT, false)
+	bare.Config = nil
+	w.mustRefuseACL(state.ACLAuthMethodStore{Method: bare}, fleet.CodeInvalid, "no configuration")
+	clear := authMethod("clear", fleet.ACLAuthMethodOIDC, false)
+	clear.Config.OIDCClientSecret = "s3cret"
+	w.mustRefuseACL(state.ACLAuthMethodStore{Method: clear}, fleet.CodeInvalid, "a secret in clear")
+	w.mustRefuseACL(state.ACLAuthMethodStore{Method: authMethod("other", fleet.ACLAuthMethodOIDC, true)}, fleet.CodeConflict, `"sso" is the default of the type OIDC`)
+	w.mustApply(state.ACLAuthMethodStore{Method: authMethod("ci", fleet.ACLAuthMethodJWT, true)})
+	again := authMethod("sso", fleet.ACLAuthMethodOIDC, true)
+	again.CreateTime, again.ModifyTime = aclTime.Add(time.Hour), aclTime.Add(time.Hour)
+	w.mustApply(state.ACLAuthMethodStore{Method: again})
+	stored, _ := w.store.View().ACLAuthMethod("sso")
+	if !stored.CreateTime.Equal(aclTime) || stored.ModifyTime.Equal(aclTime) || stored.CreateIndex >= stored.ModifyIndex {
+		t.Errorf("changed: %+v", stored)
+	}
+	if shown := stored.ShownMethod(); shown.Config.OIDCClientSecret != fleet.RedactedSecret || stored.Config.OIDCClientSecret != "" {
+		t.Errorf("shown: %+v", shown.Config)
+	}
+	w.mustRefuseACL(state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b2", AuthMethod: "none"}}, fleet.CodeInvalid, `no auth method "none"`)
+	w.mustRefuseACL(state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{AuthMethod: "sso"}}, fleet.CodeInvalid, "it has no id")
+	w.mustRefuseACL(state.ACLAuthDelete{Methods: []string{"ci"}, Rules: []string{"b9"}}, fleet.CodeNotFound, "binding rule b9")
+	if _, there := w.store.View().ACLAuthMethod("ci"); !there {
+		t.Error("a refused deletion removed an auth method")
+	}
+	w.mustApply(state.ACLAuthDelete{Methods: []string{"sso"}})
+	v := w.store.View()
+	_, rule := v.ACLBindingRule("b1")
+	_, token := v.ACLToken("t1")
+	if _, method := v.ACLAuthMethod("sso"); method || !rule || !token {
+		t.Errorf("after the deletion: method %v, rule %v, token %v", method, rule, token)
 	}
 }

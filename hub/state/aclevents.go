@@ -2,8 +2,8 @@ package state
 
 import "skerry/fleet"
 
-// appendACLEvents appends an event for each policy, role and token of access control that this entry stored or removed.
-// No secret is in it, nor its hash.
+// appendACLEvents appends an event for each object of access control that this entry stored or removed. No secret is in
+// it, nor its hash.
 func (t *tx) appendACLEvents(row *eventsRow) {
 	appendStoredRows(t, row, &aclPolicyTable, TopicACLPolicy, func(e *Event, p *fleet.ACLPolicy) int {
 		e.Key, e.ACLPolicy = p.Name, p
@@ -16,6 +16,15 @@ func (t *tx) appendACLEvents(row *eventsRow) {
 	appendStoredRows(t, row, &aclTokenTable, TopicACLToken, func(e *Event, r *ACLTokenRecord) int {
 		e.Key, e.ACLToken = r.AccessorID, &r.ACLToken
 		return 64 * (len(r.Policies) + len(r.Roles))
+	})
+	appendStoredRows(t, row, &authMethodTable, TopicACLAuthMethod, func(e *Event, r *ACLAuthMethodRecord) int {
+		shown := r.ShownMethod()
+		e.Key, e.ACLAuthMethod = r.Name, &shown
+		return 4096
+	})
+	appendStoredRows(t, row, &bindingRuleTable, TopicACLBindingRule, func(e *Event, r *fleet.ACLBindingRule) int {
+		e.Key, e.ACLBindingRule = r.ID, r
+		return len(r.Description) + len(r.Selector) + len(r.BindName)
 	})
 }
 

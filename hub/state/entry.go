@@ -193,6 +193,9 @@ var commands = commandsByKind(
 	declareCommand(165, (*tx).variableLock),
 	declareCommand(166, (*tx).variableUnlock),
 	declareCommand(167, (*tx).variablesRekey),
+	declareCommand(170, (*tx).aclAuthMethodStore),
+	declareCommand(171, (*tx).aclBindingRuleStore),
+	declareCommand(172, (*tx).aclAuthDelete),
 )
 
 // kinds maps the Go type of each command to its kind.

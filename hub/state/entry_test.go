@@ -119,6 +119,16 @@ func samples() []state.Command {
 		state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), KeepItems: true, Now: 165},
 		state.VariableUnlock{Namespace: "default", Path: "app/lock", LockID: "l", Expired: true, CheckIndex: 7, Now: 166},
 		state.VariablesRekey{Rows: []state.RekeyedVariable{{Namespace: "default", Path: "app/db", ModifyIndex: 7, Sealed: sealedWith("k2")}}},
+		state.ACLAuthMethodStore{Method: state.ACLAuthMethodRecord{Secret: state.WrappedSecret{Data: []byte{1}, By: "k"}, ACLAuthMethod: fleet.ACLAuthMethod{
+			Name: "sso", Type: fleet.ACLAuthMethodOIDC, TokenLocality: "global", TokenNameFormat: "f", MaxTokenTTL: fleet.TextDuration(time.Hour), Default: true, CreateTime: at, ModifyTime: at, CreateIndex: 1, ModifyIndex: 2,
+			Config: &fleet.ACLAuthMethodConfig{
+				JWTValidationPubKeys: []string{"p"}, JWKSURL: "j", JWKSCACert: "c", OIDCDiscoveryURL: "d", DiscoveryCaPem: []string{"e"}, OIDCClientID: "i", OIDCClientSecret: "s",
+				OIDCEnablePKCE: true, OIDCDisableUserInfo: true, OIDCScopes: []string{"groups"}, BoundAudiences: []string{"a"}, BoundIssuer: []string{"b"}, AllowedRedirectURIs: []string{"r"},
+				SigningAlgs: []string{"ES256"}, ExpirationLeeway: 1, NotBeforeLeeway: -2, ClockSkewLeeway: 3, ClaimMappings: map[string]string{"sub": "user"},
+				ListClaimMappings: map[string]string{"groups": "groups"}, VerboseLogging: true,
+			}}}},
+		state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b", Description: "d", AuthMethod: "sso", Selector: "s", BindType: "role", BindName: "n", CreateTime: at, ModifyTime: at, CreateIndex: 1, ModifyIndex: 2}},
+		state.ACLAuthDelete{Methods: []string{"sso"}, Rules: []string{"b"}},
 	}
 }
 

@@ -27,6 +27,9 @@ const (
 	TopicACLPolicy  = "ACLPolicy"
 	TopicACLRole    = "ACLRole"
 	TopicACLToken   = "ACLToken"
+
+	TopicACLAuthMethod  = "ACLAuthMethod"
+	TopicACLBindingRule = "ACLBindingRule"
 )
 
 // Types of events, as Nomad's clients know them.
@@ -54,7 +57,7 @@ const (
 )
 
 // Event is a change of one object by one log entry, with the object as the entry left it. One of the
-// fields Job to ACLToken is set, according to the topic. Objects are read only. Allocation.Job is nil.
+// fields Job to ACLBindingRule is set, according to the topic. Objects are read only. Allocation.Job is nil.
 type Event struct {
 	Topic      string
 	Type       string
@@ -73,6 +76,9 @@ type Event struct {
 	ACLPolicy  *fleet.ACLPolicy    `cbor:",omitempty"`
 	ACLRole    *fleet.ACLRole      `cbor:",omitempty"`
 	ACLToken   *fleet.ACLToken     `cbor:",omitempty"`
+
+	ACLAuthMethod  *fleet.ACLAuthMethod  `cbor:",omitempty"`
+	ACLBindingRule *fleet.ACLBindingRule `cbor:",omitempty"`
 }
 
 // recordEvents adds the events of this entry to the window, and drops old ones. It must be called once,

@@ -12,8 +12,8 @@ import (
 //
 //   - The cluster's identity, its hubs, join tokens and certificates stay as they are, and so does
 //     a node that enrolled since. A revoked node stays revoked.
-//   - The policies, roles and tokens of access control stay as they are, so that a revoked token does not come
-//     back. A cluster without access control gets those of the snapshot.
+//   - The policies, roles, tokens, auth methods and binding rules of access control stay as they are, so that a
+//     revoked token does not come back. A cluster without access control gets those of the snapshot.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
 //     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.
