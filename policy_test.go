@@ -55,7 +55,8 @@ hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
 hub/audit               < fleet api
-hub/api                 < fleet api syncproto hub/access hub/state
+hub/login               < fleet hub/state
+hub/api                 < fleet api syncproto hub/access hub/login hub/state
 hub                     < fleet reconcile syncproto drivers
 
 edge/contract           < fleet
@@ -141,7 +142,10 @@ var doors = map[string][]string{
 	"github.com/hashicorp/hcl/v2":     {"fleet/acl", "fleet/jobspec", "cmd"},
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
-	"github.com/hashicorp/go-bexpr":   {"hub/api"},
+	"github.com/hashicorp/go-bexpr":   {"hub/api", "hub/login"},
+	"github.com/coreos/go-oidc/v3":    {"hub/login"},
+	"github.com/go-jose/go-jose/v4":   {"hub/login"},
+	"golang.org/x/oauth2":             {"hub/login"},
 	"github.com/moby/moby":            {"drivers/docker"},
 	"github.com/moby/profiles":        {"drivers/oci"},
 	"github.com/opencontainers":       {"drivers/oci", "edge/artifacts"},

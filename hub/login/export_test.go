@@ -1,0 +1,25 @@
+package login
+
+// For tests of what reads input.
+var (
+	ParseJWT       = parseJWT
+	DecodeClaims   = decodeClaims
+	ParseKeys      = parseKeys
+	ParsePublicKey = parsePublicKey
+	ExpandTemplate = expandTemplate
+	NestedWithin   = nestedWithin
+	FindClaim      = findClaim
+	OpenState      = (*Logins).openState
+)
+
+// Bounds that tests try.
+const (
+	MaxFailures   = maxFailures
+	MaxAtOnce     = maxAtOnce
+	FailureWindow = failureWindow
+	FreshFor      = freshFor
+	KeptFor       = keptFor
+	RetryInterval = retryInterval
+	MaxAnswer     = maxAnswer
+	MaxKeys       = maxKeys
+)
