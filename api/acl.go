@@ -61,3 +61,60 @@ type ACLWhy struct {
 	Grant      string
 	acl.Explanation
 }
+
+// ACLAuthMethodStub is an auth method in the list, which everybody may read who wants to log in.
+type ACLAuthMethodStub struct {
+	Name        string
+	Type        string
+	Default     bool
+	CreateIndex fleet.Index
+	ModifyIndex fleet.Index
+}
+
+// ACLBindingRuleStub is a binding rule in a list.
+type ACLBindingRuleStub struct {
+	ID          string
+	Description string
+	AuthMethod  string
+	CreateIndex fleet.Index
+	ModifyIndex fleet.Index
+}
+
+// ACLAuthMethodRequest creates or changes an auth method.
+type ACLAuthMethodRequest struct {
+	fleet.ACLAuthMethod
+	Config *ACLAuthMethodConfigRequest
+}
+
+// ACLAuthMethodConfigRequest is the configuration of an auth method. OIDCClientAssertion is Nomad's and is refused.
+type ACLAuthMethodConfigRequest struct {
+	fleet.ACLAuthMethodConfig
+	OIDCClientAssertion json.RawMessage `json:",omitempty"`
+}
+
+// ACLLoginRequest exchanges a JWT that somebody else has signed for a token.
+type ACLLoginRequest struct {
+	AuthMethodName string
+	LoginToken     string
+}
+
+// ACLOIDCAuthURLRequest begins a login at an OIDC provider.
+type ACLOIDCAuthURLRequest struct {
+	AuthMethodName string
+	RedirectURI    string // where the provider sends the person back to
+	ClientNonce    string // drawn by the client
+}
+
+// ACLOIDCAuthURLAnswer says where the person has to go.
+type ACLOIDCAuthURLAnswer struct{ AuthURL string }
+
+// ACLOIDCCompleteAuthRequest exchanges what the provider has added to RedirectURI for a token. The other fields are those
+// of the ACLOIDCAuthURLRequest.
+type ACLOIDCCompleteAuthRequest struct {
+	AuthMethodName string
+	RedirectURI    string
+	ClientNonce    string
+	State          string
+	Code           string
+	Iss            string
+}

@@ -3,14 +3,22 @@ package hub_test
 import (
 	"bytes"
 	"compress/flate"
+	"crypto/ed25519"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/hub/login/logintest"
 )
 
 // mustACLClient returns Nomad's client of a hub with the secret of a token.
@@ -103,4 +111,113 @@ func mustSnapshotAs(tb testing.TB, h *runningHub, secret string) []byte {
 		tb.Fatalf("the snapshot has not the tokens: %v", err)
 	}
 	return inflated
+}
+
+// loginCluster is a cluster of three hubs with access control, a policy read, an auth method of each type, and who vouches
+// for people.
+type loginCluster struct {
+	hubs       []*runningHub
+	leader     *runningHub
+	management string // secret
+	provider   *logintest.Provider
+	jwt        string
+}
+
+func newLoginCluster(t *testing.T) *loginCluster {
+	hubs := mustCluster(t, 3)
+	c := &loginCluster{hubs: hubs, leader: mustLeader(t, hubs), provider: logintest.NewProvider(t, time.Now)}
+	boot, _, err := mustACLClient(t, hubs[0], "").ACLTokens().Bootstrap(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.management = boot.SecretID
+	m := mustACLClient(t, hubs[0], boot.SecretID)
+	if _, err := m.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }`}, nil); err != nil {
+		t.Fatal(err)
+	}
+	key := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k"}}})
+	}))
+	t.Cleanup(issuer.Close)
+	for _, method := range []*nomad.ACLAuthMethod{
+		{Name: "ci", Type: "JWT", Config: &nomad.ACLAuthMethodConfig{JWKSURL: issuer.URL, SigningAlgs: []string{"EdDSA"}}},
+		{Name: "sso", Type: "OIDC", Config: &nomad.ACLAuthMethodConfig{
+			OIDCDiscoveryURL: c.provider.URL, DiscoveryCaPem: []string{c.provider.CA()}, OIDCClientID: c.provider.ClientID, OIDCClientSecret: c.provider.ClientSecret, OIDCEnablePKCE: true,
+			SigningAlgs: []string{"EdDSA"}, AllowedRedirectURIs: []string{"http://localhost:4649/oidc/callback"},
+		}},
+	} {
+		method.TokenLocality, method.MaxTokenTTL = "global", time.Hour
+		if _, _, err := m.ACLAuthMethods().Create(method, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := m.ACLBindingRules().Create(&nomad.ACLBindingRule{AuthMethod: method.Name, BindType: "policy", BindName: "read"}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: jose.JSONWebKey{Key: key, KeyID: "k"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(fmt.Appendf(nil, `{"iat": %d}`, time.Now().Unix()))
+	if err == nil {
+		c.jwt, err = signed.CompactSerialize()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// mustLogIn logs in with the JWT, and at the provider: there it begins at one hub and ends at another. The tokens count at
+// all hubs.
+func (c *loginCluster) mustLogIn(t *testing.T, first, second *runningHub, all []*runningHub) {
+	t.Helper()
+	byJWT, _, err := mustACLClient(t, first, "").ACLAuth().Login(&nomad.ACLLoginRequest{AuthMethodName: "ci", LoginToken: c.jwt}, nil)
+	if err != nil {
+		t.Fatalf("log in by a JWT at hub %s: %v", first.cfg.Name, err)
+	}
+	const redirect, nonce = "http://localhost:4649/oidc/callback", "drawn by the client"
+	begun, _, err := mustACLClient(t, first, "").ACLAuth().GetAuthURL(&nomad.ACLOIDCAuthURLRequest{AuthMethodName: "sso", RedirectURI: redirect, ClientNonce: nonce}, nil)
+	if err != nil {
+		t.Fatalf("begin a login at hub %s: %v", first.cfg.Name, err)
+	}
+	back := c.provider.LogIn(t, begun.AuthURL)
+	byOIDC, _, err := mustACLClient(t, second, "").ACLAuth().CompleteAuth(&nomad.ACLOIDCCompleteAuthRequest{
+		AuthMethodName: "sso", RedirectURI: redirect, ClientNonce: nonce, State: back.Get("state"), Code: back.Get("code"), Iss: back.Get("iss"),
+	}, nil)
+	if err != nil {
+		t.Fatalf("complete a login at hub %s: %v", second.cfg.Name, err)
+	}
+	for _, h := range all {
+		for _, secret := range []string{byJWT.SecretID, byOIDC.SecretID} {
+			if _, _, err := mustACLClient(t, h, secret).Jobs().List(nil); err != nil {
+				t.Errorf("the token of a login at hub %s: %v", h.cfg.Name, err)
+			}
+			if strings.Contains(h.describeState(), secret) {
+				t.Errorf("the state of hub %s has the secret of a login", h.cfg.Name)
+			}
+		}
+	}
+}
+
+// TestLoginAtThreeHubs: auth methods that were made at one hub let people in at all, also after the leader has died. No
+// hub's state has the client secret.
+func TestLoginAtThreeHubs(t *testing.T) {
+	c := newLoginCluster(t)
+	for i, h := range c.hubs {
+		c.mustLogIn(t, h, c.hubs[(i+1)%3], c.hubs)
+		if bytes.Contains(mustSnapshotAs(t, h, c.management), []byte(c.provider.ClientSecret)) || strings.Contains(h.describeState(), c.provider.ClientSecret) {
+			t.Errorf("the state of hub %s has the client secret", h.cfg.Name)
+		}
+	}
+	var rest []*runningHub
+	for _, h := range c.hubs {
+		if h != c.leader {
+			rest = append(rest, h)
+		}
+	}
+	c.leader.stopHub()
+	waitUntil(t, "another hub leads", rest[0].describeState, func() bool { return leaderOf(rest) != nil })
+	c.mustLogIn(t, rest[0], rest[1], rest)
 }

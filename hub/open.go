@@ -23,6 +23,7 @@ import (
 	"skerry/hub/events"
 	"skerry/hub/gateway"
 	"skerry/hub/liveness"
+	"skerry/hub/login"
 	"skerry/hub/members"
 	"skerry/hub/periodic"
 	"skerry/hub/pki"
@@ -403,6 +404,7 @@ func (h *Hub) openAPI() error {
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
+		Logins: login.New(login.Config{State: h.store, Wrap: h.keyring, Now: h.cfg.Now, Log: h.log.With("component", "login")}),
 		Access: h.access, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), IsolatedDrivers: builtin.Isolated(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})

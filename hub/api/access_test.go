@@ -73,7 +73,7 @@ func newAccessFixture(t *testing.T) *accessFixture {
 	f.hub.pieces = refuseUnsupported
 	a, err := hubapi.New(hubapi.Config{
 		State: f.hub.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: frozenSecrets{secretsOf(f.hub)}, Locks: locksOf(f.hub), Hosts: append(testHosts, "127.0.0.1"),
-		Drivers: []string{"sim"}, Access: access.New(access.Config{State: f.hub.store}),
+		Drivers: []string{"sim"}, Access: access.New(access.Config{State: f.hub.store}), Logins: loginsOf(f.hub),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -103,8 +103,15 @@ func newAccessFixture(t *testing.T) *accessFixture {
 	for r := range v.ACLRoles() {
 		named["role"] = r.ID
 	}
+	for m := range v.ACLAuthMethods() {
+		named["method"] = m.Name
+	}
+	for r := range v.ACLBindingRules() {
+		named["rule"] = r.ID
+	}
 	f.names = strings.NewReplacer(
 		"/v1/acl/policy/{name}", "/v1/acl/policy/"+named["policy"], "/v1/acl/role/{name}", "/v1/acl/role/"+named["role"], "/v1/acl/role/name/{name}", "/v1/acl/role/name/"+named["role"],
+		"/v1/acl/auth-method/{name}", "/v1/acl/auth-method/"+named["method"], "/v1/acl/binding-rule/{name}", "/v1/acl/binding-rule/"+named["rule"],
 		"/v1/var/{path...}", "/v1/var/"+named["variable"], "/v1/operator/keyring/key/{id}", "/v1/operator/keyring/key/none", "/v1/acl/token/{name}", "/v1/acl/token/a",
 		"/v1/deployment/{id}", "/v1/deployment/"+string(f.deployment0), "/v1/evaluation/{id}", "/v1/evaluation/"+string(f.eval0),
 		"/v1/job/{id}", "/v1/job/j0", "/v1/node/{id}", "/v1/node/"+string(nodeID), "/v1/volume/host/{id}", "/v1/volume/host/"+volume,

@@ -27,14 +27,14 @@ func (a *API) aclEndpoints() []endpoint {
 		{"GET", "/v1/acl/policy/self", ownToken, a.aclRead(a.listOwnACLPolicies)},
 		{"GET", "/v1/acl/policy/{name}", ownToken, a.aclRead(a.readACLPolicy)},
 		{writes, "/v1/acl/policy/{name}", managementOnly, aclWrite(a, a.storeACLPolicy)},
-		{"DELETE", "/v1/acl/policy/{name}", managementOnly, a.aclDelete(func(name string) state.ACLDelete { return state.ACLDelete{Policies: []string{name}} })},
+		{"DELETE", "/v1/acl/policy/{name}", managementOnly, a.aclDelete(func(name string) state.Command { return state.ACLDelete{Policies: []string{name}} })},
 
 		{"GET", "/v1/acl/tokens", managementOnly, a.aclRead(a.listACLTokens)},
 		{"GET", "/v1/acl/token/self", ownToken, a.aclRead(a.readOwnACLToken)},
 		{"GET", "/v1/acl/token/{name}", ownToken, a.aclRead(a.readACLToken)},
 		{writes, "/v1/acl/token", managementOnly, aclWrite(a, a.createACLToken)},
 		{writes, "/v1/acl/token/{name}", managementOnly, aclWrite(a, a.changeACLToken)},
-		{"DELETE", "/v1/acl/token/{name}", managementOnly, a.aclDelete(func(accessor string) state.ACLDelete { return state.ACLDelete{Tokens: []string{accessor}} })},
+		{"DELETE", "/v1/acl/token/{name}", managementOnly, a.aclDelete(func(accessor string) state.Command { return state.ACLDelete{Tokens: []string{accessor}} })},
 		{writes, "/v1/acl/token/onetime", ownToken, a.whenEnabled(writeOptionalBody(a, a.makeOneTimeToken))},
 		{writes, "/v1/acl/token/onetime/exchange", public, aclWrite(a, a.exchangeOneTimeToken)},
 
@@ -43,7 +43,7 @@ func (a *API) aclEndpoints() []endpoint {
 		{"GET", "/v1/acl/role/name/{name}", ownToken, a.aclRead(a.readACLRole)},
 		{writes, "/v1/acl/role", managementOnly, aclWrite(a, a.storeACLRole)},
 		{writes, "/v1/acl/role/{name}", managementOnly, aclWrite(a, a.storeACLRole)},
-		{"DELETE", "/v1/acl/role/{name}", managementOnly, a.aclDelete(func(id string) state.ACLDelete { return state.ACLDelete{Roles: []string{id}} })},
+		{"DELETE", "/v1/acl/role/{name}", managementOnly, a.aclDelete(func(id string) state.Command { return state.ACLDelete{Roles: []string{id}} })},
 	}
 }
 
@@ -66,7 +66,7 @@ func aclWrite[T any](a *API, f func(r *http.Request, req T) (any, fleet.Index, e
 }
 
 // aclDelete serves the deletion of the object that the path names.
-func (a *API) aclDelete(command func(name string) state.ACLDelete) http.HandlerFunc {
+func (a *API) aclDelete(command func(name string) state.Command) http.HandlerFunc {
 	return a.whenEnabled(a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
 		return commitAnswer(a, r, command(r.PathValue("name")), indexAnswer)
 	}))

@@ -16,6 +16,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
+	"skerry/hub/login"
 	"skerry/hub/state"
 )
 
@@ -37,6 +38,7 @@ func newACLHub(tb testing.TB) *aclHub {
 	served, err := hubapi.New(hubapi.Config{
 		State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Drivers: []string{"raw_exec"}, Now: now, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub),
 		Access: access.New(access.Config{State: a.hub.store, CatchUp: a.hub.CatchUp, Now: now}), ACLResetFile: a.reset, Audit: a.audit,
+		Logins: login.New(login.Config{State: a.hub.store, Wrap: boundSecrets{}, Now: now}),
 	})
 	if err != nil {
 		tb.Fatal(err)

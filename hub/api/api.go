@@ -24,6 +24,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/validate"
 	"skerry/hub/access"
+	"skerry/hub/login"
 	"skerry/hub/state"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
@@ -159,6 +160,7 @@ type Config struct {
 	Locks   Locks
 	Audit   Audit            // nil: none is kept
 	Access  *access.Resolver // who may do what; nil: everybody everything
+	Logins  *login.Logins    // who may log in by an auth method; nil: nobody
 	Metrics prometheus.Gatherer
 	Drivers []string // that a job may name
 	// IsolatedDrivers are those of Drivers whose tasks have a file system of their own.
@@ -190,6 +192,7 @@ type API struct {
 	// endpoints are the declarations of all endpoints, and byRoute has what serves them by METHOD and path.
 	endpoints []endpoint
 	byRoute   map[string]http.HandlerFunc
+	tries     *login.Tries // of those who log in
 }
 
 // New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.
@@ -212,7 +215,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, mux: http.NewServeMux()}
+	a := &API{cfg: cfg, mux: http.NewServeMux(), tries: login.NewTries(cfg.Now)}
 	for _, host := range cfg.Hosts {
 		a.hosts = append(a.hosts, hostName(host))
 	}
@@ -278,6 +281,9 @@ func (a *API) declareEndpoints() []endpoint {
 		a.variableEndpoints(),
 		a.auditEndpoints(),
 		a.aclEndpoints(),
+		a.authMethodEndpoints(),
+		a.bindingRuleEndpoints(),
+		a.loginEndpoints(),
 	} {
 		all = append(all, some...)
 	}

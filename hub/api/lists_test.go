@@ -57,6 +57,8 @@ var listEndpoints = []listEndpoint{
 	{"/v1/acl/policies", "/v1/acl/policies", "Name", (*listFixture).addACLPolicy},
 	{"/v1/acl/tokens", "/v1/acl/tokens", "AccessorID", (*listFixture).addACLToken},
 	{"/v1/acl/roles", "/v1/acl/roles", "ID", (*listFixture).addACLRole},
+	{"/v1/acl/auth-methods", "/v1/acl/auth-methods", "Name", (*listFixture).addAuthMethod},
+	{"/v1/acl/binding-rules", "/v1/acl/binding-rules", "ID", (*listFixture).addBindingRule},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
 	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
 	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
@@ -65,7 +67,7 @@ var listEndpoints = []listEndpoint{
 // noLists are the other GETs. They answer with one object, with a stream, or with a list that is bounded by the number
 // of hubs, by the versions and rows that are kept, or by one job.
 var noLists = []string{
-	"/v1/acl/why", "/v1/acl/policy/self", "/v1/acl/policy/{name}", "/v1/acl/token/self", "/v1/acl/token/{name}", "/v1/acl/role/{name}", "/v1/acl/role/name/{name}",
+	"/v1/acl/why", "/v1/acl/policy/self", "/v1/acl/policy/{name}", "/v1/acl/token/self", "/v1/acl/token/{name}", "/v1/acl/role/{name}", "/v1/acl/role/name/{name}", "/v1/acl/auth-method/{name}", "/v1/acl/binding-rule/{name}",
 	"/v1/agent/health", "/v1/client/gc", "/v1/client/allocation/{id}/gc", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",
 	"/v1/client/fs/cat/{id}", "/v1/client/fs/logs/{id}", "/v1/client/fs/ls/{id}", "/v1/client/fs/readat/{id}", "/v1/client/fs/stat/{id}",
@@ -160,6 +162,8 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addACLPolicy()
 		l.addACLToken()
 		l.addACLRole()
+		l.addAuthMethod()
+		l.addBindingRule()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -249,6 +253,24 @@ func (l *listFixture) addACLRole() {
 	l.n++
 	id := fmt.Sprintf("role%03d", l.n)
 	mustApply(l.t, l.hub, state.ACLRoleStore{Role: fleet.ACLRole{ID: id, Name: id}})
+}
+
+func (l *listFixture) addAuthMethod() {
+	l.n++
+	mustApply(l.t, l.hub, state.ACLAuthMethodStore{Method: state.ACLAuthMethodRecord{ACLAuthMethod: fleet.ACLAuthMethod{
+		Name: fmt.Sprintf("method%03d", l.n), Type: fleet.ACLAuthMethodJWT, TokenLocality: "global", MaxTokenTTL: fleet.TextDuration(time.Hour),
+		Config: &fleet.ACLAuthMethodConfig{JWKSURL: "https://sso.example.com/keys"},
+	}}})
+}
+
+func (l *listFixture) addBindingRule() {
+	l.n++
+	for method := range l.hub.store.View().ACLAuthMethods() {
+		mustApply(l.t, l.hub, state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{
+			ID: fmt.Sprintf("rule%03d", l.n), AuthMethod: method.Name, BindType: fleet.ACLBindManagement,
+		}})
+		break
+	}
 }
 
 func (l *listFixture) addNodePool() {

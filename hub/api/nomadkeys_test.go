@@ -200,9 +200,26 @@ var unwalked = map[string]string{
 	"PUT /v1/acl/role":                   aclByClient,
 	"PUT /v1/acl/role/{name}":            aclByClient,
 	"DELETE /v1/acl/role/{name}":         aclByClient,
+
+	"GET /v1/acl/auth-methods":           loginByClient,
+	"GET /v1/acl/auth-method/{name}":     loginByClient,
+	"PUT /v1/acl/auth-method":            loginByClient,
+	"PUT /v1/acl/auth-method/{name}":     loginByClient,
+	"DELETE /v1/acl/auth-method/{name}":  loginByClient,
+	"GET /v1/acl/binding-rules":          loginByClient,
+	"GET /v1/acl/binding-rule/{name}":    loginByClient,
+	"PUT /v1/acl/binding-rule":           loginByClient,
+	"PUT /v1/acl/binding-rule/{name}":    loginByClient,
+	"DELETE /v1/acl/binding-rule/{name}": loginByClient,
+	"PUT /v1/acl/login":                  loginByClient,
+	"PUT /v1/acl/oidc/auth-url":          loginByClient,
+	"PUT /v1/acl/oidc/complete-auth":     loginByClient,
 }
 
-const aclByClient = "Nomad's client reads it in acl_test.go"
+const (
+	aclByClient   = "Nomad's client reads it in acl_test.go"
+	loginByClient = "Nomad's client reads it in logins_test.go"
+)
 
 // topics has the type of the object in the events of each topic.
 var topics = map[string]any{
