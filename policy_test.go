@@ -118,7 +118,7 @@ cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry
 cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
 cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal
 cmd/skerry/volume       < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
-cmd/skerry/acl          < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
+cmd/skerry/acl          < fleet api client cmd/console cmd/skerry/command cmd/skerry/contextfile cmd/skerry/spec
 cmd/skerry/variable     < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/namespace    < fleet api client cmd/console cmd/skerry/command cmd/skerry/spec
 cmd/skerry/node         < fleet api client syncproto/identity cmd/console cmd/skerry/command cmd/skerry/spec

@@ -106,3 +106,64 @@ func (c *Client) WhyACL(ctx context.Context, accessor string, needs acl.Requirem
 		"accessor": {accessor}, "capability": {string(needs.Capability)}, "kind": {string(needs.Kind)}, "name": {needs.Name}, "path": {needs.Path},
 	})
 }
+
+// AuthMethods lists the auth methods, also for a client without a token.
+func (c *Client) AuthMethods(ctx context.Context, l List) ([]api.ACLAuthMethodStub, error) {
+	return readList[api.ACLAuthMethodStub](ctx, c, "/v1/acl/auth-methods", l)
+}
+
+// AuthMethod reads an auth method, without its client secret.
+func (c *Client) AuthMethod(ctx context.Context, name string) (fleet.ACLAuthMethod, error) {
+	return readAnswer[fleet.ACLAuthMethod](ctx, c, "/v1/acl/auth-method"+joinPath(name), nil)
+}
+
+// StoreAuthMethod creates an auth method, or changes the one of its name.
+func (c *Client) StoreAuthMethod(ctx context.Context, m fleet.ACLAuthMethod) (fleet.ACLAuthMethod, error) {
+	return writeRequest[fleet.ACLAuthMethod](ctx, c, http.MethodPut, "/v1/acl/auth-method", nil, m)
+}
+
+// DeleteAuthMethod deletes an auth method. The tokens of its logins stay.
+func (c *Client) DeleteAuthMethod(ctx context.Context, name string) error {
+	return c.sendDelete(ctx, "/v1/acl/auth-method"+joinPath(name), nil)
+}
+
+// BindingRules lists the binding rules.
+func (c *Client) BindingRules(ctx context.Context, l List) ([]api.ACLBindingRuleStub, error) {
+	return readList[api.ACLBindingRuleStub](ctx, c, "/v1/acl/binding-rules", l)
+}
+
+// BindingRule reads a binding rule.
+func (c *Client) BindingRule(ctx context.Context, id string) (fleet.ACLBindingRule, error) {
+	return readAnswer[fleet.ACLBindingRule](ctx, c, "/v1/acl/binding-rule"+joinPath(id), nil)
+}
+
+// CreateBindingRule makes a binding rule.
+func (c *Client) CreateBindingRule(ctx context.Context, r fleet.ACLBindingRule) (fleet.ACLBindingRule, error) {
+	return writeRequest[fleet.ACLBindingRule](ctx, c, http.MethodPut, "/v1/acl/binding-rule", nil, r)
+}
+
+// UpdateBindingRule replaces the binding rule of an id.
+func (c *Client) UpdateBindingRule(ctx context.Context, r fleet.ACLBindingRule) (fleet.ACLBindingRule, error) {
+	return writeRequest[fleet.ACLBindingRule](ctx, c, http.MethodPut, "/v1/acl/binding-rule"+joinPath(r.ID), nil, r)
+}
+
+// DeleteBindingRule deletes a binding rule.
+func (c *Client) DeleteBindingRule(ctx context.Context, id string) error {
+	return c.sendDelete(ctx, "/v1/acl/binding-rule"+joinPath(id), nil)
+}
+
+// LogIn exchanges a JWT for a token with its secret.
+func (c *Client) LogIn(ctx context.Context, req api.ACLLoginRequest) (fleet.ACLToken, error) {
+	return writeRequest[fleet.ACLToken](ctx, c, http.MethodPut, "/v1/acl/login", nil, req)
+}
+
+// BeginOIDCLogin returns the URL where a person logs in at an OIDC provider.
+func (c *Client) BeginOIDCLogin(ctx context.Context, req api.ACLOIDCAuthURLRequest) (string, error) {
+	answer, err := writeRequest[api.ACLOIDCAuthURLAnswer](ctx, c, http.MethodPut, "/v1/acl/oidc/auth-url", nil, req)
+	return answer.AuthURL, err
+}
+
+// CompleteOIDCLogin exchanges what the provider has sent back for a token with its secret.
+func (c *Client) CompleteOIDCLogin(ctx context.Context, req api.ACLOIDCCompleteAuthRequest) (fleet.ACLToken, error) {
+	return writeRequest[fleet.ACLToken](ctx, c, http.MethodPut, "/v1/acl/oidc/complete-auth", nil, req)
+}

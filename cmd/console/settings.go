@@ -27,6 +27,15 @@ const maxSettings = 1 << 20
 // AddConfigFlag adds --config.
 func AddConfigFlag(flags *pflag.FlagSet) {
 	flags.String(ConfigFlag, "", "HCL file that sets flags: NAME = VALUE, with _ for each - of a name")
+	flags.Lookup(ConfigFlag).Annotations = map[string][]string{settingsFile: nil}
+}
+
+// settingsFile marks the flag of AddConfigFlag. Some commands have another --config, as Nomad's have.
+const settingsFile = "settings file"
+
+func isSettingsFile(f *pflag.Flag) bool {
+	_, marked := f.Annotations[settingsFile]
+	return marked
 }
 
 // HideFlag leaves a flag out of the help.
@@ -42,7 +51,7 @@ func HideFlag(flags *pflag.FlagSet, name string) {
 func CompleteFlags(flags *pflag.FlagSet, environ []string) error {
 	var problems []string
 	flags.VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
+		if f.Changed || f.Name == "help" || f.Name == ConfigFlag && !isSettingsFile(f) {
 			return
 		}
 		name := EnvName(f.Name)
@@ -56,7 +65,7 @@ func CompleteFlags(flags *pflag.FlagSet, environ []string) error {
 			}
 		}
 	})
-	if f := flags.Lookup(ConfigFlag); f != nil && f.Value.String() != "" {
+	if f := flags.Lookup(ConfigFlag); f != nil && isSettingsFile(f) && f.Value.String() != "" {
 		problems = append(problems, readSettings(flags, f.Value.String())...)
 	}
 	if len(problems) > 0 {

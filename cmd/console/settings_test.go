@@ -128,3 +128,18 @@ func mustWrite(tb testing.TB, content string) string {
 	}
 	return path
 }
+
+// A command may have another --config: it names no file with settings, and no variable sets it.
+func TestAnotherConfigFlag(t *testing.T) {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	given := flags.String(console.ConfigFlag, "", "")
+	if err := console.CompleteFlags(flags, []string{console.EnvName(console.ConfigFlag) + "=settings.hcl"}); err != nil || *given != "" {
+		t.Errorf("from the environment: %q, %v", *given, err)
+	}
+	if err := flags.Parse([]string{"--config", "@none.json"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := console.CompleteFlags(flags, nil); err != nil || *given != "@none.json" {
+		t.Errorf("from the command line: %q, %v", *given, err)
+	}
+}

@@ -80,7 +80,7 @@ func rootCommand() *cobra.Command {
 	nouns := []*cobra.Command{
 		job.Command(s), node.FleetCommand(s), node.Command(s), alloc.Command(s), eval.Command(s), operator.Command(s, recoverCommand(s)),
 		operator.SystemCommand(s), deployment.Command(s), service.Command(s), job.ScalingCommand(s), namespace.Command(s), volume.Command(s), variable.Command(s),
-		operator.MonitorCommand(s), operator.TokenCommand(s), job.ActionCommand(s), acl.Command(s), hubcontext.Command(s), audit.Command(s),
+		operator.MonitorCommand(s), operator.TokenCommand(s), job.ActionCommand(s), acl.Command(s), acl.LoginCommand(s), hubcontext.Command(s), audit.Command(s),
 	}
 	short := shortcuts(s)
 	for _, c := range slices.Concat(nouns, short) {

@@ -1,4 +1,5 @@
-// Package acl has the commands of skerry acl. It starts no goroutine, and persists nothing.
+// Package acl has the commands of skerry acl, and skerry login. A login at an OIDC provider starts goroutines that await
+// its answer, and ends them. What the package persists is the token of a login, in the file of contexts.
 package acl
 
 import (
@@ -17,8 +18,8 @@ import (
 
 // Command is skerry acl.
 func Command(s *command.Session) *cobra.Command {
-	return command.Group("acl", "Set up access control: policies, tokens and roles",
-		bootstrapCommand(s), policyCommand(s), tokenCommand(s), roleCommand(s), whyCommand(s))
+	return command.Group("acl", "Set up access control: policies, tokens, roles and logins",
+		bootstrapCommand(s), policyCommand(s), tokenCommand(s), roleCommand(s), authMethodCommand(s), bindingRuleCommand(s), whyCommand(s))
 }
 
 func bootstrapCommand(s *command.Session) *cobra.Command {

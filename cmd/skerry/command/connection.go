@@ -110,6 +110,12 @@ func (c *Call) ContextFile() string { return contextfile.Path(c.session.connecti
 // ContextName returns the name of the context of --context; "": none.
 func (c *Call) ContextName() string { return c.session.connection.context }
 
+// UsedContext returns the name of the context that the command reaches the hub with; "": none.
+func (c *Call) UsedContext() (string, error) {
+	name, _, err := c.session.connection.chosenContext()
+	return name, err
+}
+
 // NewContext returns a context of the flags and variables that say how to reach a hub. A token of "-" is read from the
 // standard input.
 func (c *Call) NewContext() (contextfile.Context, error) {
