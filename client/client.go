@@ -44,6 +44,9 @@ type Config struct {
 	// ClientCert and ClientKey (PEM) are shown to a hub that asks for them.
 	ClientCert, ClientKey []byte
 	Token                 string // sent with every request; "": none
+
+	// Wrap returns what sends the requests, from what sends them otherwise; nil: nothing is wrapped. For tests.
+	Wrap func(http.RoundTripper) http.RoundTripper
 }
 
 // Client calls one hub. It is safe for concurrent use.
@@ -101,13 +104,17 @@ func newClient(cfg Config, base *url.URL, t *tls.Config) *Client {
 	if cfg.Token != "" {
 		header.Set(api.TokenHeader, cfg.Token)
 	}
+	var sends http.RoundTripper = &http.Transport{
+		DialContext: dial, ResponseHeaderTimeout: 2 * Wait, DisableKeepAlives: cfg.NoKeepAlive, TLSClientConfig: t,
+	}
+	if cfg.Wrap != nil {
+		sends = cfg.Wrap(sends)
+	}
 	return &Client{base: base, header: header, ownCA: cfg.CACert != nil, http: &http.Client{
 		Timeout: cfg.Timeout,
 		// A hub redirects nobody, and the token is for the hub alone.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			DialContext: dial, ResponseHeaderTimeout: 2 * Wait, DisableKeepAlives: cfg.NoKeepAlive, TLSClientConfig: t,
-		},
+		Transport:     sends,
 	}}
 }
 
@@ -128,6 +135,17 @@ func (c *Client) In(namespace string) *Client { return c.withParam("namespace", 
 
 // AllowStale returns a copy of the Client whose reads the hub answers from its own state, even without a leader.
 func (c *Client) AllowStale() *Client { return c.withParam("stale", "") }
+
+// WithToken returns a copy of the Client that sends a token with every request; "": none.
+func (c *Client) WithToken(token string) *Client {
+	other := *c
+	other.header = c.header.Clone()
+	other.header.Del(api.TokenHeader)
+	if token != "" {
+		other.header.Set(api.TokenHeader, token)
+	}
+	return &other
+}
 
 // OnStale returns a copy of the Client that calls f for each answer of a hub that knows no leader: the answer may
 // be old.

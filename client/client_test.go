@@ -57,6 +57,32 @@ func TestStale(t *testing.T) {
 	}
 }
 
+// Copies of a client send tokens of their own, through what wraps the sender of requests.
+func TestWithToken(t *testing.T) {
+	var tokens []string
+	c, err := client.New(client.Config{Addr: client.DefaultAddr, Token: "first", Wrap: func(http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(req *http.Request) (*http.Response, error) {
+			tokens = append(tokens, req.Header.Get(api.TokenHeader))
+			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*client.Client{c.WithToken("second"), c, c.WithToken("")} {
+		if _, err := c.Node(t.Context(), "n1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(tokens, ","); got != "second,first," {
+		t.Errorf("tokens %q", got)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
+
 func TestCall(t *testing.T) {
 	c := mustServe(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

@@ -14,6 +14,7 @@ import (
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/fleet/usage"
+	"skerry/syncproto"
 )
 
 // Config of an Edge. Fields with a default may be left zero.
@@ -79,6 +80,8 @@ type Config struct {
 	// Step is called before each write of the journal and to the data directory: see journal.Config and
 	// datadir.Kind. For tests.
 	Step func(label string) error
+	// Received is called with each message of a hub before it is handled, by any goroutine; nil: no call. For tests.
+	Received func(m syncproto.Message)
 
 	Log *slog.Logger // nil: discards
 }

@@ -410,6 +410,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
 		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd,
 		FenceChanged: e.allocs.TriggerReconcile, // a fence holds back starts
+		Received:     e.cfg.Received,
 		Log:          e.log.With("component", "link"),
 	})
 	if err != nil {

@@ -106,6 +106,8 @@ type Config struct {
 	Answered     func()
 	Ended        func(why *fleet.Error)
 	FenceChanged func()
+	// Received is called with each message of a hub before it is handled, by any goroutine; nil: no call. For tests.
+	Received func(m syncproto.Message)
 
 	BackoffCap time.Duration        // 0: DefaultBackoffCap
 	Uptime     func() time.Duration // of the machine; nil: since New

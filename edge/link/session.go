@@ -132,7 +132,7 @@ func (s *session) openStreams(ctx context.Context) error {
 		if name == syncproto.StreamDesired {
 			in = s.desired
 		}
-		s.tasks.Go(func() { readFrames(ctx, name, stream, in) })
+		s.tasks.Go(func() { readFrames(ctx, name, stream, in, s.cfg.Received) })
 		s.tasks.Go(func() { writeFrames(ctx, name, stream, out, s.in) })
 	}
 	s.tasks.Go(func() { s.acceptRequests(ctx) })

@@ -13,10 +13,13 @@ import (
 
 // readFrames passes the frames of a stream to the event loop until the stream or ctx ends. The error that ends
 // the stream is the last value.
-func readFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound) {
+func readFrames(ctx context.Context, name syncproto.Stream, s *transport.Stream, in chan<- inbound, received func(syncproto.Message)) {
 	frames := syncproto.NewReader(s)
 	for {
 		m, err := frames.Read()
+		if err == nil && received != nil {
+			received(m)
+		}
 		if errors.Is(err, io.EOF) {
 			err = fleet.Errorf(fleet.CodeUnavailable, "the hub closed the %s stream", name)
 		}
@@ -139,6 +142,9 @@ func (s *session) readRequest(stream *transport.Stream, frames *syncproto.Reader
 	m, err := frames.Read()
 	if err != nil {
 		return syncproto.Request{}, err
+	}
+	if s.cfg.Received != nil {
+		s.cfg.Received(m)
 	}
 	req, ok := m.(syncproto.Request)
 	if !ok {
