@@ -47,28 +47,32 @@ func (a *API) readAudit(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveAudited serves a request, and appends it to the audit if it is a change, a command in a task, or refused.
+// serveAudited serves a request, and appends it to the audit if it is a change, a command in a task, or refused: before
+// anything of the answer is sent.
 func (a *API) serveAudited(w http.ResponseWriter, r *http.Request) {
 	e := api.AuditEntry{Verb: r.Method, Object: r.URL.Path, Namespace: r.URL.Query().Get("namespace"), Source: hostName(r.RemoteAddr)}
 	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		e.Actor.Certificate = r.TLS.PeerCertificates[0].Subject.CommonName
 	}
-	answer := &auditedAnswer{ResponseWriter: w, status: http.StatusOK}
+	answer := &auditedAnswer{ResponseWriter: w}
 	answer.taken = func() {
 		taken := e
 		taken.Verb, taken.Status = api.AuditExec, http.StatusSwitchingProtocols
 		a.cfg.Audit.Append(taken)
 	}
 	audited := isAudited(r)
+	answer.begin = func(status int) {
+		if !audited && status != http.StatusForbidden && status != http.StatusUnauthorized {
+			return
+		}
+		e.Status, e.Code = status, fleet.Code(answer.Header().Get(api.CodeHeader))
+		if index, err := strconv.ParseUint(answer.Header().Get("X-Nomad-Index"), 10, 64); err == nil {
+			e.Index = fleet.Index(index)
+		}
+		a.cfg.Audit.Append(e)
+	}
 	a.serveRequest(answer, r.WithContext(context.WithValue(r.Context(), auditKey{}, &e)))
-	if !audited && answer.status != http.StatusForbidden && answer.status != http.StatusUnauthorized {
-		return
-	}
-	e.Status, e.Code = answer.status, fleet.Code(answer.Header().Get(api.CodeHeader))
-	if index, err := strconv.ParseUint(answer.Header().Get("X-Nomad-Index"), 10, 64); err == nil {
-		e.Index = fleet.Index(index)
-	}
-	a.cfg.Audit.Append(e)
+	answer.beginOnce(http.StatusOK) // of an answer without a body
 }
 
 type auditKey struct{}
@@ -97,23 +101,44 @@ func isAudited(r *http.Request) bool {
 	return !strings.HasPrefix(path, "/v1/job/") || !strings.HasSuffix(path, "/plan")
 }
 
-// auditedAnswer notes the status of an answer, and calls taken when a websocket takes the connection over.
+// auditedAnswer notes the status of an answer. It calls begin (nil: nothing) before anything of the answer is sent, and taken
+// when a websocket takes the connection over.
 type auditedAnswer struct {
 	http.ResponseWriter
-	status int
+	status int // 0: the answer has not begun
+	begin  func(status int)
 	taken  func()
 }
 
-// WriteHeader notes the status.
+// beginOnce notes the status, and calls begin, at the first call.
+func (w *auditedAnswer) beginOnce(status int) {
+	if w.status != 0 {
+		return
+	}
+	if w.status = status; w.begin != nil {
+		w.begin(status)
+	}
+}
+
+// WriteHeader begins the answer, unless the status is one before it.
 func (w *auditedAnswer) WriteHeader(status int) {
 	if status >= http.StatusOK {
-		w.status = status
+		w.beginOnce(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// Write begins an answer without a status of its own.
+func (w *auditedAnswer) Write(b []byte) (int, error) {
+	w.beginOnce(http.StatusOK)
+	return w.ResponseWriter.Write(b)
+}
+
 // Flush sends what was written.
-func (w *auditedAnswer) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() } // the next write fails, too
+func (w *auditedAnswer) Flush() {
+	w.beginOnce(http.StatusOK)
+	_ = http.NewResponseController(w.ResponseWriter).Flush() // the next write fails, too
+}
 
 // Hijack gives the connection to a websocket.
 func (w *auditedAnswer) Hijack() (net.Conn, *bufio.ReadWriter, error) {

@@ -17,6 +17,43 @@ import (
 	"skerry/hub/state"
 )
 
+// auditOrder is an answer that wants the request's line in the audit before anything of it is sent.
+type auditOrder struct {
+	*httptest.ResponseRecorder
+	t    *testing.T
+	kept *keptAudit
+}
+
+func (w auditOrder) check() {
+	w.kept.mu.Lock()
+	defer w.kept.mu.Unlock()
+	if len(w.kept.entries) != 1 {
+		w.t.Errorf("the audit has %d lines when the answer begins", len(w.kept.entries))
+	}
+}
+
+func (w auditOrder) WriteHeader(status int)      { w.check(); w.ResponseRecorder.WriteHeader(status) }
+func (w auditOrder) Write(b []byte) (int, error) { w.check(); return w.ResponseRecorder.Write(b) }
+func (w auditOrder) Flush()                      { w.check(); w.ResponseRecorder.Flush() }
+
+// A line is in the audit before its request is answered: a client that reads a secret, and then stops to read or has the
+// hub killed, is there.
+func TestAuditBeforeTheAnswer(t *testing.T) {
+	h, kept := &fakeHub{store: state.New(), leader: "hub1"}, &keptAudit{}
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Audit: kept})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, request := range []string{"GET /v1/operator/snapshot", "GET /v1/var/nomad/jobs/shop", "DELETE /v1/job/shop", "PUT /v1/system/gc"} {
+		kept.entries = nil
+		method, url, _ := strings.Cut(request, " ")
+		a.ServeHTTP(auditOrder{httptest.NewRecorder(), t, kept}, httptest.NewRequest(method, url, nil))
+		if len(kept.entries) != 1 || kept.entries[0].Status == 0 {
+			t.Errorf("%s: %+v", request, kept.entries)
+		}
+	}
+}
+
 // keptAudit is an audit in memory.
 type keptAudit struct {
 	mu      sync.Mutex

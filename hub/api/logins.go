@@ -41,7 +41,7 @@ func boundedLogin[T any](a *API, f func(r *http.Request, req T) (any, fleet.Inde
 			a.writeErrorAs(w, http.StatusTooManyRequests, errTooManyTries)
 			return
 		}
-		answer := &auditedAnswer{ResponseWriter: w, status: http.StatusOK}
+		answer := &auditedAnswer{ResponseWriter: w}
 		defer func() { a.tries.End(source, answer.status >= 400 && answer.status < 500) }()
 		r.Body = http.MaxBytesReader(w, r.Body, maxLoginBody)
 		serve(answer, r)
