@@ -48,6 +48,11 @@ const (
 	Windows              Invariant = 33
 	CatalogueTrue        Invariant = 34
 	HeldOnSite           Invariant = 35
+	SecretsSealed        Invariant = 36
+	NewestVariables      Invariant = 37
+	OneHolder            Invariant = 38
+	Permitted            Invariant = 39
+	Audited              Invariant = 40
 )
 
 // invariants has the slug and the statement of each invariant, by number. Reports show both.
@@ -87,6 +92,11 @@ var invariants = [...]struct{ slug, statement string }{
 	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},
 	CatalogueTrue:        {"catalogue", "the catalogue of services lists no ended allocation, and its index grows with each change"},
 	HeldOnSite:           {"held-on-site", "a stop on site holds until a start on site, is reported once, and causes no replacement"},
+	SecretsSealed:        {"secrets-sealed", "no secret is on a disk in clear, or in a message to an edge that does not need it"},
+	NewestVariables:      {"newest-variables", "variables are read as they were written last, reach each edge that needs them within a bound, and stay there without a link"},
+	Permitted:            {"permitted", "nobody without the capability changes or reads anything, and no revoked edge gets anything"},
+	Audited:              {"audited", "the audit has every acknowledged change once and in order, and its chain verifies"},
+	OneHolder:            {"one-holder", "a lock of a variable has one holder at a time"},
 }
 
 // All returns all invariants, in the order of their numbers.

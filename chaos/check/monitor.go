@@ -78,6 +78,13 @@ type checker struct {
 	usage     func(*runContext, *Usage)
 	snapshot  func(*runContext, *Snapshot)
 	operation func(*runContext, *Observation) // of a client
+	variable  func(*runContext, *VariableOperation)
+	held      func(*runContext, *HeldVariables)
+	delivered func(*runContext, *DeliveredVariables)
+	search    func(*runContext, *SecretSearch)
+	probe     func(*runContext, *Probe)
+	answer    func(*runContext, *Answer)
+	audit     func(*runContext, *Audit)
 	fault     func(*runContext, *Fault)
 	rewind    func(*runContext)                 // a fault with the effect Rewinds begins or ends
 	tick      func(*runContext)                 // about once a second of the run's time
@@ -110,6 +117,13 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	callFor(c.dial, s, o.Dial)
 	callFor(c.usage, s, o.Usage)
 	callFor(c.snapshot, s, o.Snapshot)
+	callFor(c.variable, s, o.Variable)
+	callFor(c.held, s, o.Held)
+	callFor(c.delivered, s, o.Delivered)
+	callFor(c.search, s, o.Search)
+	callFor(c.probe, s, o.Probe)
+	callFor(c.answer, s, o.Answer)
+	callFor(c.audit, s, o.Audit)
 	if o.Operation != nil {
 		callFor(c.operation, s, o)
 	}
@@ -137,7 +151,7 @@ func NewMonitor(limits Limits) *Monitor {
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newPermits(), newAudits(),
 	}}
 }
 

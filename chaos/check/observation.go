@@ -24,6 +24,87 @@ type Observation struct {
 	Request   *Request   `json:",omitempty"`
 	Usage     *Usage     `json:",omitempty"`
 	Snapshot  *Snapshot  `json:",omitempty"`
+
+	Variable  *VariableOperation  `json:",omitempty"`
+	Held      *HeldVariables      `json:",omitempty"`
+	Delivered *DeliveredVariables `json:",omitempty"`
+	Search    *SecretSearch       `json:",omitempty"`
+	Probe     *Probe              `json:",omitempty"`
+	Answer    *Answer             `json:",omitempty"`
+	Audit     *Audit              `json:",omitempty"`
+}
+
+// Probe is a request with a token that does not give what it requires, and the status of its answer; 0: there was none.
+type Probe struct {
+	Hub     string
+	Token   string // what is wrong with it: "a revoked token"
+	Attempt string // "register a job"
+	Status  int    `json:",omitempty"`
+}
+
+// Answer is the answer of a hub to a change that a user asked for.
+type Answer struct {
+	Hub, Verb, Object string
+	Status            int           `json:",omitempty"` // 0: there was none
+	Index             fleet.Index   `json:",omitempty"` // in its header
+	Took              time.Duration // from the request to the answer
+}
+
+// Audit is the audit of a hub at a run's end, in the order of its entries.
+type Audit struct {
+	Hub     string
+	Broken  string       `json:",omitempty"` // why its chain does not verify
+	Entries []AuditEntry `json:",omitempty"` // of changes
+}
+
+// AuditEntry is an entry of an audit, as far as it is compared.
+type AuditEntry struct {
+	Verb, Object string
+	Status       int         `json:",omitempty"`
+	Index        fleet.Index `json:",omitempty"`
+}
+
+// Values of VariableOperation.Does, besides OpRead.
+const (
+	OpWrite  = "write"
+	OpDelete = "delete"
+	OpLock   = "lock" // it acquires the lock
+	OpRenew  = "renew"
+	OpUnlock = "unlock"
+)
+
+// VariableOperation is an operation of a user on a variable, with its outcome. Changes are numbered in the order in which
+// users begin them; one user at a time changes a variable, by check-and-set. Callers pass it to Observe when it has
+// returned.
+type VariableOperation struct {
+	Client  string
+	Does    string
+	Path    string
+	Call    time.Duration
+	Outcome string
+	Value   int           `json:",omitempty"` // number of the change that it makes, or whose value it read
+	Found   int           `json:",omitempty"` // number of the change whose value a conflict shows
+	TTL     time.Duration `json:",omitempty"` // of a lock
+	Failed  string        `json:",omitempty"` // why a hub cannot decrypt the variable
+}
+
+// HeldVariables are the variables that an edge has, with the numbers of the changes of their values.
+type HeldVariables struct {
+	Edge   string
+	Values map[string]int `json:",omitempty"`
+}
+
+// DeliveredVariables are the paths of the variables in a message to an edge.
+type DeliveredVariables struct {
+	Edge  string
+	Paths []string
+}
+
+// SecretSearch is a search for secrets in clear, in the files of a run or in a message. Found are the places.
+type SecretSearch struct {
+	Who   string   `json:",omitempty"` // the hub or edge; "": the files of all
+	Files int      `json:",omitempty"`
+	Found []string `json:",omitempty"`
 }
 
 // Snapshot is the result of a check of a hub's snapshot: the harness wrote the hub's state as a snapshot, and
@@ -308,6 +389,7 @@ const (
 	MovesTime Effect = "moves-time" // the target's wall clock is wrong from its beginning on
 	Rewinds   Effect = "rewinds"    // the hubs are restored from an older copy of their data
 	Clones    Effect = "clones"     // two machines use the target's identity
+	Revokes   Effect = "revokes"    // the hubs expel the target for good; its machine comes back with nothing, as another node
 	EndsTasks Effect = "ends-tasks" // tasks end or cannot start, and the agent is not the cause
 )
 
@@ -339,6 +421,7 @@ const (
 	OutcomeConflict = "conflict"
 	OutcomeNotFound = "not_found"
 	OutcomeUnknown  = "unknown"
+	OutcomeBegun    = "begun" // of the deletion of a variable, which is reported once more when it has returned
 )
 
 // Operation is a request of a client to the cluster with its outcome. Callers pass it to Observe when it has
@@ -382,6 +465,8 @@ const (
 	StopRecorded  = "stop recorded"
 	AskStart      = "start"
 	StartRecorded = "start recorded"
+	EdgeRevoked   = "edge revoked" // a hub has acknowledged the revocation of the edge
+	EdgeWiped     = "edge wiped"   // the machine of a revoked edge lost its identity, and will get another one
 )
 
 // Usage is a sample of the resources that a process, or a member of the fleet within one, uses.

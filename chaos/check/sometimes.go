@@ -47,6 +47,8 @@ const (
 	BranchWindowAway            Branch = "update begun in its window, out of reach"
 	BranchHeldAcrossStart       Branch = "stop on site held over a start without a link"
 	BranchHoldOverruled         Branch = "stop on site overruled by a newer version"
+	BranchVariableKept          Branch = "variable kept over a start without a link"
+	BranchVariableCaughtUp      Branch = "variable that changed while its edge was away"
 )
 
 // Branches returns the branches that a campaign has to reach. The others are refusals of rows that correct
@@ -60,7 +62,7 @@ func Branches() []Branch {
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
 		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
-		BranchHeldAcrossStart,
+		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp,
 	}
 }
 

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"skerry/fleet"
@@ -69,6 +70,7 @@ func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 		seen = &hubView{nodes: map[fleet.NodeID]*unreadyNode{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
 		t.hubs[h.Name] = seen
 	}
+	maps.DeleteFunc(seen.nodes, func(id fleet.NodeID, _ *unreadyNode) bool { return findNode(h.Nodes, id) == nil }) // purged
 	for i := range h.Nodes {
 		seen.updateUnreadyNode(s, &h.Nodes[i])
 	}

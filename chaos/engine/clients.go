@@ -66,19 +66,21 @@ func (c *keyClient) runOperations(ctx context.Context) {
 func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	h := c.u.hubOfTurn(c.rng.IntN(len(c.u.Hubs)))
+	turn := c.rng.IntN(len(c.u.Hubs))
+	h := c.u.hubOfTurn(turn)
 	o := check.Operation{
 		Client: c.name, Job: fleet.JobID(fmt.Sprintf("key-%d", 1+c.rng.IntN(keyCount))), Call: c.u.Elapsed(),
 	}
 	switch n := c.rng.IntN(10); {
 	case n < 5:
-		c.readKeyJob(ctx, h, &o)
+		c.u.renewIfRefused(ctx, turn, c.readKeyJob(ctx, h, &o))
 	case n < 9:
-		c.registerKeyJob(ctx, h, &o, n == 8)
+		c.u.renewIfRefused(ctx, turn, c.registerKeyJob(ctx, h, &o, n == 8))
 	default:
 		o.Does = check.OpDeregister
 		answer, err := h.StopJob(ctx, o.Job, client.StopOptions{})
 		o.Outcome = OutcomeOf(err)
+		c.u.renewIfRefused(ctx, turn, err)
 		if o.Modify = answer.Index; o.Outcome == check.OutcomeOK && o.Modify == 0 {
 			o.Outcome = check.OutcomeNotFound // there was no such job, and nothing changed
 		}
@@ -87,18 +89,19 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 }
 
 // readKeyJob reads the job of o at a hub, and sets the outcome, tag and index of o.
-func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) {
+func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) error {
 	o.Does = check.OpRead
 	job, err := h.Job(ctx, o.Job)
 	if o.Outcome = OutcomeOf(err); err == nil {
 		o.Tag, o.Modify, o.Stopped = job.Meta["tag"], job.JobModifyIndex, job.Stop
 		c.known[o.Job] = o.Modify
 	}
+	return err
 }
 
 // registerKeyJob registers the job of o with a new tag at a hub, and sets the outcome and index of o. With
 // enforce it demands the modify index that it read last.
-func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operation, enforce bool) {
+func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operation, enforce bool) error {
 	o.Does = check.OpRegister
 	c.tags++
 	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)
@@ -111,6 +114,7 @@ func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operatio
 	answer, err := h.RegisterJob(ctx, job, req)
 	o.Outcome = OutcomeOf(err)
 	o.Modify = answer.Index
+	return err
 }
 
 // keyJob returns a job with a count of 0, which places nothing, and with a tag in its meta.

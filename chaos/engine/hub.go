@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -15,17 +16,19 @@ import (
 // Hub is a client of one hub's HTTP API. The embedded client writes, and reads consistently.
 type Hub struct {
 	*client.Client
+	HubName string
 	// Own reads this hub's own, maybe stale state, in all namespaces.
 	Own *client.Client
 }
 
-// NewHub returns a client of the hub at base. It connects with dial, once for each request.
-func NewHub(base string, dial func(ctx context.Context) (net.Conn, error)) (Hub, error) {
-	c, err := client.New(client.Config{Addr: base, Dial: dial, Timeout: 30 * time.Second, NoKeepAlive: true})
+// NewHub returns a client of the hub with a name, at base. It connects with dial, once for each request. wrap returns what sends the
+// requests, from what sends them otherwise; it may be nil.
+func NewHub(name, base string, dial func(ctx context.Context) (net.Conn, error), wrap func(http.RoundTripper) http.RoundTripper) (Hub, error) {
+	c, err := client.New(client.Config{Addr: base, Dial: dial, Timeout: 30 * time.Second, NoKeepAlive: true, Wrap: wrap})
 	if err != nil {
 		return Hub{}, fmt.Errorf("make a client of the hub at %s: %w", base, err)
 	}
-	return Hub{c, c.AllowStale().In("*")}, nil
+	return Hub{c, name, c.AllowStale().In("*")}, nil
 }
 
 // Fleet returns the fleet's status by this hub's own state.

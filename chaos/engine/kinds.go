@@ -61,7 +61,12 @@ var kinds = map[schedule.Kind]kind{
 	schedule.ContainerKill:   {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
 	schedule.ContainerRemove: {onEdges(callPlatform(Platform.BreakDaemon)), []check.Effect{check.EndsTasks}},
 
-	schedule.Drain:        {onEdges(drainEdge), nil},
+	schedule.Drain:       {onEdges(drainEdge), nil},
+	schedule.KeyRotate:   {rotateKeys, nil},
+	schedule.TokenRevoke: {revokeToken, nil},
+	schedule.NodeRevoke: {onEdges(revokeEdge), []check.Effect{
+		check.Revokes, check.Severs, check.Damages, check.Halts, check.Reboots,
+	}},
 	schedule.LocalStop:    {onEdges(stopOnSite), nil},
 	schedule.LocalRestart: {onEdges(restartOnSite), nil},
 }

@@ -38,6 +38,7 @@ func restoreHubs(ctx context.Context, p *Faults, f schedule.Fault) (Active, erro
 		}
 	}
 	p.Users.rewindWantedJobs(f)
+	p.Users.Access.reviveRevoked()
 	return p.RestoreHubs(ctx, f)
 }
 

@@ -39,6 +39,8 @@ type Platform interface {
 	DamageEdge(ctx context.Context, name string, f schedule.Fault) (hits uint64, err error)
 	// CloneEdge starts a second machine with a copy of the edge's data.
 	CloneEdge(ctx context.Context, name string, f schedule.Fault) (Active, error)
+	// ReplaceEdge ends an edge's machine, removes its data, and boots it, so that it joins as another node.
+	ReplaceEdge(ctx context.Context, name string) error
 	// OnSite returns the local API of an edge; nil: its agent does not run.
 	OnSite(edge string) OnSite
 	// DataDir returns the data directory of an edge.

@@ -28,12 +28,17 @@ type Users struct {
 	Observe  func(check.Observation)
 	// Adapt changes a job of the schedule so that the platform can run it; nil: no change.
 	Adapt func(*fleet.Job)
+	// Access has the users' tokens; nil: access control is off.
+	Access *Access
 
 	mu     sync.Mutex
 	wanted map[fleet.JobID]*fleet.Job // guarded by mu: each job as acknowledged last; nil: purged
 	// copied has, by the time of each restore, what was wanted when its copy of the hubs was made.
 	copied map[time.Duration]map[fleet.JobID]*fleet.Job // guarded by mu
 	acked  map[schedule.Verb]int                        // guarded by mu: number of acknowledged steps
+	// secrets are the variables that users have written, and secretNumber is the number of their last change.
+	secrets      map[string]*secretVariable // guarded by mu
+	secretNumber int                        // guarded by mu
 }
 
 const (
@@ -56,6 +61,8 @@ func (u *Users) Play(ctx context.Context, g *errgroup.Group) {
 		g.Go(func() error { return u.playJobSteps(ctx, j) })
 	}
 	u.startClients(ctx, g)
+	u.startSecretClients(ctx, g)
+	u.startProbes(ctx, g)
 }
 
 // playJobSteps registers a job at its start and carries out its steps in order, each at its time. It blocks
@@ -71,12 +78,19 @@ func (u *Users) playJobSteps(ctx context.Context, j schedule.Job) error {
 		if !Pause(ctx, s.At-u.Elapsed()) {
 			return nil
 		}
+		if j.Secret && s.Verb == schedule.Run {
+			if err := u.ensureSecret(ctx, s); err != nil {
+				return err
+			}
+		}
 		do := u.playJobStep
 		switch s.Verb {
 		case schedule.Promote:
 			do = u.promoteCanaries
 		case schedule.Dispatch:
 			do = u.dispatchJob
+		case schedule.Store:
+			do = u.storeSecret
 		}
 		if err := do(ctx, s); err != nil {
 			return err
@@ -95,10 +109,12 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 	ctx, stop := context.WithTimeout(ctx, promotePatience)
 	defer stop()
 	for n := 0; ctx.Err() == nil; n++ {
-		if u.promoteAt(ctx, u.hubOfTurn(n), s.Job) {
+		promoted, err := u.promoteAt(ctx, u.hubOfTurn(n), s.Job)
+		if promoted {
 			u.countAckedStep(s)
 			return nil
 		}
+		u.renewIfRefused(ctx, n, err)
 		Pause(ctx, retryEvery)
 	}
 	return nil
@@ -106,17 +122,17 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 
 // promoteAt promotes, at a hub, the deployment of a job that waits for promotion. It reports the request to the
 // checkers. false: there is none, or the call failed.
-func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) bool {
+func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := h.ActiveDeployments(ctx)
 	i := slices.IndexFunc(all, func(d fleet.Deployment) bool { return d.JobID == id && d.RequiresPromotion() })
 	if err != nil || i < 0 {
-		return false
+		return false, err
 	}
 	u.Observe(check.Observation{Request: &check.Request{What: check.AskPromote, Job: id}})
 	_, err = h.PromoteDeployment(ctx, all[i].ID)
-	return err == nil
+	return err == nil, err
 }
 
 // dispatchJob dispatches a parameterized job once: it repeats the call with the same token until a hub
@@ -156,6 +172,11 @@ func (u *Users) RepeatAll(ctx context.Context) error {
 			job, s.Verb = &fleet.Job{ID: j.ID, Stop: true}, schedule.Stop
 		} else if u.Adapt != nil {
 			u.Adapt(job)
+		}
+		if j.Secret && s.Verb == schedule.Run {
+			if err := u.ensureSecret(ctx, s); err != nil {
+				return err
+			}
 		}
 		if err := u.submitUntilAcked(ctx, s, job); err != nil {
 			return err
@@ -198,14 +219,16 @@ func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(con
 		asked, cancel := context.WithTimeout(ctx, callTimeout)
 		err := ask(asked, u.hubOfTurn(n))
 		cancel()
+		renewed := u.renewIfRefused(ctx, n, err)
 		status := client.StatusOf(err)
 		switch {
 		case err == nil:
 			u.countAckedStep(s)
 			return true, nil
+		case renewed:
 		case status == http.StatusNotFound && s.Verb != schedule.Run:
 			return true, nil // it was purged before, and nothing is left to do
-		case status > 0 && status < 500 && status != http.StatusTooManyRequests:
+		case status > 0 && status < 500 && status != http.StatusTooManyRequests && (u.Access == nil || status != http.StatusForbidden):
 			return false, fmt.Errorf("%s job %s: %w", s.Verb, s.Job, err)
 		case !Pause(ctx, retryEvery):
 			return false, nil
@@ -244,8 +267,22 @@ func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) er
 	return err
 }
 
-// hubOfTurn returns the hub to call in the n-th attempt.
-func (u *Users) hubOfTurn(n int) Hub { return u.Hubs[n%len(u.Hubs)] }
+// hubOfTurn returns the hub to call in the n-th attempt, with the users' token if access control is on.
+func (u *Users) hubOfTurn(n int) Hub {
+	h := u.Hubs[n%len(u.Hubs)]
+	if u.Access == nil {
+		return h
+	}
+	return u.Access.Operator(h)
+}
+
+// renewIfRefused gets another token for the users if the error of the n-th call says that theirs does not count any more,
+// and reports whether it did.
+func (u *Users) renewIfRefused(ctx context.Context, n int, err error) bool {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return u.Access.renewIfRefused(ctx, u.Hubs[n%len(u.Hubs)], err)
+}
 
 // WantedCounts returns how many allocations of each service job have to run, by what was acknowledged. Jobs of
 // other types are in it, with 0, only after they were stopped.
@@ -323,6 +360,7 @@ func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainR
 		if err == nil {
 			return nil
 		}
+		u.renewIfRefused(ctx, n, err)
 		if !Pause(ctx, retryEvery) {
 			return err
 		}
@@ -333,14 +371,10 @@ func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainR
 func askDrain(ctx context.Context, h Hub, edge string, req api.DrainRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	f, err := h.Fleet(ctx)
+	id, err := nodeNamed(ctx, h, edge)
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(f.Nodes, func(n api.NodeLine) bool { return n.Name == edge })
-	if i < 0 {
-		return errUnknownEdge
-	}
-	_, err = h.DrainNode(ctx, f.Nodes[i].ID, req)
+	_, err = h.DrainNode(ctx, id, req)
 	return err
 }

@@ -22,6 +22,9 @@ var needDaemons = []schedule.Kind{
 // removeBound bounds the removal of an edge's containers, whose daemon may be starting.
 const removeBound = 30 * time.Second
 
+// ReplaceEdge returns engine.ErrUnsupported: no edge is revoked on real processes.
+func (p platform) ReplaceEdge(context.Context, string) error { return engine.ErrUnsupported }
+
 // BreakDaemon breaks an edge's container daemon or its containers, as the fault's kind says. Healing starts a daemon
 // that was ended; without a duration it is started at once. The evidence is a daemon that ran, with the number of its
 // containers, or the number of killed or removed containers.

@@ -24,6 +24,8 @@ type Shape struct {
 
 	drains bool   // Draw may add faults of the kind Drain; withDefaults sets it
 	onSite []Kind // the kinds of people on site that Draw may add; withDefaults sets it
+	// secrets are the kinds of faults on keys and tokens that Draw may add; withDefaults sets it.
+	secrets []Kind
 }
 
 // withDefaults returns the shape with its defaults and limits applied. Its Kinds are then the
@@ -41,14 +43,14 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
-	s.onSite = nil
-	for _, k := range []Kind{LocalStop, LocalRestart} {
-		if s.Clock&Virtual != 0 && slices.Contains(s.Kinds, k) {
-			s.onSite = append(s.onSite, k)
-		}
-	}
+	s.onSite, s.secrets = s.additional(LocalStop, LocalRestart), s.additional(KeyRotate, TokenRevoke, NodeRevoke)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
+}
+
+// additional returns those of the kinds that Draw may add to the faults of a run in virtual time.
+func (s Shape) additional(kinds ...Kind) []Kind {
+	return slices.DeleteFunc(kinds, func(k Kind) bool { return s.Clock&Virtual == 0 || !slices.Contains(s.Kinds, k) })
 }
 
 // canDrawKind reports whether the kind can be drawn among the faults: the clock supports it, it

@@ -36,7 +36,7 @@ func (d *drawer) addPeopleOnSite() {
 	others := slices.Clone(d.s.Faults)
 	most := int(onSitePerHour * max(1, d.s.Length.Hours()))
 	for range min(d.rng.IntN(most+1), (MaxFaults-1-len(d.s.Faults))/2) {
-		f, ok := d.drawVisit(taken, others)
+		f, ok := d.drawBeside(taken, pick(d.rng, d.shape.onSite...), others)
 		if !ok {
 			continue
 		}
@@ -46,10 +46,9 @@ func (d *drawer) addPeopleOnSite() {
 	slices.SortStableFunc(d.s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// drawVisit draws an action of a person on site, often while one of the given faults lasts, and reserves its claims
-// in taken. ok is false if none fitted.
-func (d *drawer) drawVisit(taken *occupancy, others []Fault) (Fault, bool) {
-	kind := pick(d.rng, d.shape.onSite...)
+// drawBeside draws a fault of the kind, often while one of the given faults lasts, and reserves its claims in taken. ok is
+// false if none fitted.
+func (d *drawer) drawBeside(taken *occupancy, kind Kind, others []Fault) (Fault, bool) {
 	if len(others) > 0 && d.drawBool(50) {
 		if f, ok := d.drawOverlappingFault(taken, kind, others); ok {
 			return f, true

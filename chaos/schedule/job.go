@@ -74,7 +74,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.driverConfig(), KillTimeout: j.KillTimeout,
-		Resources: j.taskResources(),
+		Resources: j.taskResources(), Templates: j.secretTemplates(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	validate.FillDefaults(job)
@@ -219,7 +219,7 @@ type jobState struct {
 	touches      int
 }
 
-// applyStep changes the state as the step changes the job. Promote and Dispatch change nothing.
+// applyStep changes the state as the step changes the job. Promote, Dispatch and Store change nothing.
 func (s *jobState) applyStep(step Step) {
 	switch step.Verb {
 	case Run:

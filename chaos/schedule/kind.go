@@ -51,6 +51,10 @@ const (
 
 	Drain Kind = "drain" // a user drains an edge, and makes it eligible again afterwards
 
+	KeyRotate   Kind = "key-rotate"   // a user makes a new root key, and has all variables encrypted with it
+	TokenRevoke Kind = "token-revoke" // a user revokes the token that users have
+	NodeRevoke  Kind = "node-revoke"  // a user revokes an edge, whose machine comes back as another node at the fault's end
+
 	LocalStop    Kind = "local-stop"    // a person on site stops allocations, and starts them again at the fault's end
 	LocalRestart Kind = "local-restart" // a person on site restarts tasks
 )
@@ -59,17 +63,18 @@ const (
 type Place int
 
 const (
-	AtEdge   Place = iota // one edge, several, or a site
-	AtHub                 // one hub, several, or the leader
-	AtMember              // edges or hubs
-	AtLeader              // the current leader; the fault names no target
-	AtHubs                // all hubs; the fault names no target
-	AtEdges               // all edges; the fault names no target
+	AtEdge    Place = iota // one edge, several, or a site
+	AtHub                  // one hub, several, or the leader
+	AtMember               // edges or hubs
+	AtLeader               // the current leader; the fault names no target
+	AtHubs                 // all hubs; the fault names no target
+	AtEdges                // all edges; the fault names no target
+	AtCluster              // what the hubs keep together; the fault names no target
 )
 
 // String returns the place in words: "edges", "the leader".
 func (p Place) String() string {
-	return [...]string{"edges", "hubs", "edges or hubs", "the leader", "all hubs", "all edges"}[p]
+	return [...]string{"edges", "hubs", "edges or hubs", "the leader", "all hubs", "all edges", "the cluster"}[p]
 }
 
 // Named reports whether a fault of a kind with this place has to name its targets.

@@ -206,6 +206,20 @@ var kindTable = []Info{
 		Doc:   "no fault: a person drains it, and has it take work again when the time is over",
 	},
 	{
+		Kind: KeyRotate, At: AtCluster, Lasting: Instant, Clock: Virtual,
+		Doc: "no fault: a person rotates the keyring in full, so that all variables are encrypted again",
+	},
+	{
+		Kind: TokenRevoke, At: AtCluster, Lasting: Instant, Clock: Virtual,
+		Doc: "no fault: a person revokes the token with which users call the hubs, who then get another one",
+	},
+	{
+		Kind: NodeRevoke, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Virtual,
+		Takes: []Claim{ClaimAgent, ClaimDisk, ClaimClock, ClaimDriver, ClaimSite, ClaimWork},
+		Apart: []Kind{Restore, Clone, CertExpired}, Most: 1, After: memberRecovery, Drawn: Span{time.Minute, 8 * time.Minute},
+		Doc: "a person expels it, whether it is connected or away; when the time is over its node is purged, and its machine joins with nothing, as another node",
+	},
+	{
 		Kind: LocalStop, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jobParam}, Clock: Both,
 		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone},
 		Shown: []Kind{EdgeReboot, PowerCut, EdgeKill}, Drawn: Span{20 * time.Second, 15 * time.Minute},

@@ -15,12 +15,17 @@ type Schedule struct {
 	Settle  time.Duration `yaml:"settle"` // time after Length, without faults, in which the fleet has to become quiet
 	// Operations is the number of registrations and reads a minute, beside the Steps, on
 	// small jobs of their own. The linearizability checker judges them.
-	Operations int           `yaml:"operations,omitempty"`
-	Topology   Topology      `yaml:",inline"`
-	Jobs       []Job         `yaml:"jobs,omitempty"`
-	Steps      []Step        `yaml:"-"` // document writes these three, and allows repetitions
-	Faults     []Fault       `yaml:"-"`
-	Expect     []Expectation `yaml:"-"`
+	Operations int `yaml:"operations,omitempty"`
+	// Access turns access control on: users have tokens, which end and are drawn anew.
+	Access bool `yaml:"access,omitempty"`
+	// Secrets is the number of operations a minute on variables: those of jobs with Secret, some that no job may
+	// read, and a lock.
+	Secrets  int           `yaml:"secrets,omitempty"`
+	Topology Topology      `yaml:",inline"`
+	Jobs     []Job         `yaml:"jobs,omitempty"`
+	Steps    []Step        `yaml:"-"` // document writes these three, and allows repetitions
+	Faults   []Fault       `yaml:"-"`
+	Expect   []Expectation `yaml:"-"`
 }
 
 // DefaultSettle is the Settle of a schedule that sets none. A run ends earlier when the
@@ -96,6 +101,7 @@ type Job struct {
 	Rollout     Rollout                 `yaml:",inline"`
 	Serves      bool                    `yaml:"serves,omitempty"`     // registers a service with the job's name
 	HoldUntil   string                  `yaml:"hold_until,omitempty"` // until of its local_control; "": released
+	Secret      bool                    `yaml:"secret,omitempty"`     // a template of its task reads the job's variable
 	Every       time.Duration           `yaml:"every,omitempty"`      // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
 	Task        Script                  `yaml:",inline"`
@@ -153,6 +159,8 @@ const (
 	Promote Verb = "promote" // promotes the canaries as soon as they are healthy
 	// Dispatch launches a parameterized job.
 	Dispatch Verb = "dispatch"
+	// Store writes the variable of a job with Secret.
+	Store Verb = "store"
 )
 
 // Step is one action of a user. If it fails for want of a leader, it is repeated until

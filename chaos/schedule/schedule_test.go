@@ -148,7 +148,10 @@ func TestEveryKindHasDefaults(t *testing.T) {
 				t.Errorf("%s: nothing is filled in for %s", kind, p.Name)
 			}
 		}
-		if info.Clock&schedule.Both == 0 || info.Weight <= 0 && !slices.Contains([]schedule.Kind{schedule.Drain, schedule.LocalStop, schedule.LocalRestart}, kind) || info.Doc == "" {
+		people := []schedule.Kind{
+			schedule.Drain, schedule.LocalStop, schedule.LocalRestart, schedule.KeyRotate, schedule.TokenRevoke, schedule.NodeRevoke,
+		}
+		if info.Clock&schedule.Both == 0 || info.Weight <= 0 && !slices.Contains(people, kind) || info.Doc == "" {
 			t.Errorf("%s: its line of the table is not complete: %+v", kind, info)
 		}
 	}

@@ -81,6 +81,8 @@ var itemLists = []struct {
 	{func(s Schedule) int { return len(s.Faults) }, func(s Schedule, i, j int) Schedule { s.Faults = without(s.Faults, i, j); return s }},
 	{func(s Schedule) int { return len(s.Jobs) }, func(s Schedule, i, j int) Schedule { s.Jobs = without(s.Jobs, i, j); return s }},
 	{func(s Schedule) int { return min(s.Operations, 1) }, func(s Schedule, _, _ int) Schedule { s.Operations = 0; return s }},
+	{func(s Schedule) int { return min(s.Secrets, 1) }, func(s Schedule, _, _ int) Schedule { s.Secrets = 0; return s }},
+	{func(s Schedule) int { return map[bool]int{true: 1}[s.Access] }, func(s Schedule, _, _ int) Schedule { s.Access = false; return s }},
 	{func(s Schedule) int { return len(s.Steps) }, func(s Schedule, i, j int) Schedule { s.Steps = without(s.Steps, i, j); return s }},
 	{func(s Schedule) int { return len(s.Topology.Edges) }, func(s Schedule, i, j int) Schedule {
 		return s.withEdges(without(s.Topology.Edges, i, j))

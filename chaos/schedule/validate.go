@@ -118,6 +118,9 @@ func (s Schedule) checkBounds(ps *Problems) {
 	if s.Operations < 0 || s.Operations > MaxOperations {
 		ps.add(PartWhole, 0, "operations are 0 to %d a minute, not %d", MaxOperations, s.Operations)
 	}
+	if s.Secrets < 0 || s.Secrets > MaxOperations {
+		ps.add(PartWhole, 0, "secrets are 0 to %d operations a minute, not %d", MaxOperations, s.Secrets)
+	}
 	if !validComment(s.Comment) {
 		ps.add(PartWhole, 0, "a comment has at most %d printable characters, and no empty lines around it", maxComment)
 	}

@@ -159,6 +159,8 @@ func (s Schedule) checkSteps(ps *Problems) {
 			continue
 		}
 		switch j := jobs[step.Job]; {
+		case step.Verb == Store && !j.Secret:
+			ps.addWithHint(PartStep, i, "secret: true", "store %s: its task reads no variable", j.ID)
 		case j.HCL != "":
 		case step.Verb == Dispatch:
 			ps.add(PartStep, i, "dispatch %s: only a job file makes a parameterized job", j.ID)
@@ -185,7 +187,7 @@ func (step Step) checkTransition(ps *Problems, i int, stand string) string {
 	switch step.Verb {
 	case Run:
 		needs, after = []string{jobIsDead, jobIsGone}, jobRuns
-	case Scale, Update, Touch, Promote, Dispatch:
+	case Scale, Update, Touch, Promote, Dispatch, Store:
 		needs = []string{jobRuns}
 	case Stop:
 		needs, after = []string{jobRuns}, jobIsDead

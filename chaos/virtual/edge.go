@@ -55,11 +55,12 @@ type Edge struct {
 
 	synced atomic.Int64 // size of the journal's write-ahead log at its last sync
 
-	mu      sync.Mutex
-	boot    int
-	booted  time.Time
-	life    *life
-	running *edge.Edge // nil: the agent is down
+	mu       sync.Mutex
+	boot     int
+	booted   time.Time
+	life     *life
+	running  *edge.Edge // nil: the agent is down
+	variable func(namespace, path string) (map[string]string, bool)
 }
 
 // NewEdge returns the machine of an edge behind a NAT. The agent is not started, and the edge is
@@ -125,7 +126,8 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 			}
 			return err
 		},
-		Log: e.observers.observedLogger(e.Name, e.log),
+		Received: e.observers.messageObserver(e.Name),
+		Log:      e.observers.observedLogger(e.Name, e.log),
 	}
 }
 
@@ -145,6 +147,7 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	if err != nil {
 		return nil, err
 	}
+	e.variable = m.Variable // Start holds e.mu
 	render := templates.NewHook(templates.Config{
 		Services: m.Services, Variable: m.Variable, Key: m.Key, Poll: time.Minute,
 		Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log,

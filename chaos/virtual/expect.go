@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
@@ -41,11 +42,18 @@ func (r *run) updateExpectations() {
 	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddSnapshot(l) })
 }
 
-// preparePoolsAndLinks creates the schedule's node pools and applies the profiles of links. It is
+// preparePoolsAndLinks turns access control on if the schedule says so, creates its node pools and applies the profiles of links. It is
 // called before the edges start.
-func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) error {
+func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) (err error) {
+	h := c.Hubs[0].Hub
+	if r.s.Access {
+		if r.users.Access, err = engine.BootstrapAccess(ctx, h); err != nil {
+			return err
+		}
+		h = r.users.Access.Manager(h)
+	}
 	for _, p := range r.s.Topology.Pools {
-		if err := c.Hubs[0].ApplyNodePool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
+		if err := h.ApplyNodePool(ctx, fleet.Pool{Name: p.Name, DefaultDisconnect: p.Disconnect, HeartbeatTTL: p.TTL}); err != nil {
 			return fmt.Errorf("give pool %s its rules: %w", p.Name, err)
 		}
 	}

@@ -103,6 +103,7 @@ func (r *run) observeProcess(name string, edge bool, what string) {
 	p := check.Process{Name: name, Edge: edge, What: what}
 	if edge && what == check.ProcessStart {
 		p.Boot = r.c.Edge(name).BootID()
+		r.forgetVariables(name)
 	}
 	r.judgeAndRecord(check.Observation{Process: &p})
 }

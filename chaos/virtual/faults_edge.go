@@ -86,6 +86,23 @@ func (r *run) ShutDown(_ context.Context, name string) error {
 	return r.c.Edge(name).Shutdown()
 }
 
+// ReplaceEdge cuts the power of a machine, removes its data, and boots it: it joins as another node.
+func (r *run) ReplaceEdge(ctx context.Context, name string) error {
+	e := r.c.Edge(name)
+	if _, err := r.endEdge(e, "", true); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(e.Dir); err != nil {
+		return fmt.Errorf("remove the data of %s: %w", name, err)
+	}
+	r.mu.Lock()
+	delete(r.lastSeen, name)
+	r.replaced[name] = true
+	r.mu.Unlock()
+	r.judgeAndRecord(check.Observation{Request: &check.Request{What: check.EdgeWiped, Edge: name}})
+	return r.BootEdge(ctx, name)
+}
+
 // OnSite returns the local API of an edge; nil: its agent does not run.
 func (r *run) OnSite(name string) engine.OnSite {
 	if a := r.c.Edge(name).Agent(); a != nil {

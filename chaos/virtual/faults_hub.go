@@ -79,6 +79,7 @@ func (r *run) PauseHub(_ context.Context, name string, _ schedule.Fault) (engine
 // RestoreHubs replaces the data of all hubs, which must be down, by the copies that CopyHubs made for
 // the fault, and starts them.
 func (r *run) RestoreHubs(ctx context.Context, f schedule.Fault) (engine.Active, error) {
+	r.observeAudits()
 	for _, h := range r.c.Hubs {
 		if err := replaceDir(r.copyDir(f, h), h.Dir); err != nil {
 			return engine.Active{}, err

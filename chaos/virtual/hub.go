@@ -49,9 +49,9 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h.Dir = c.memberDir(h.Name)
 	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
 	var err error
-	h.Hub, err = engine.NewHub("http://"+addr, func(ctx context.Context) (net.Conn, error) {
+	h.Hub, err = engine.NewHub(name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
 		return c.operator.Dial(ctx, addr)
-	})
+	}, c.cfg.Taps.answerObserver(name))
 	if err != nil {
 		return nil, err
 	}

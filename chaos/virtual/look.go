@@ -47,10 +47,15 @@ func (r *run) watchFleet(ctx context.Context) {
 	if !r.Strict {
 		every, rows = seldom*lookEvery, 1
 	}
+	searched := time.Duration(0)
 	for n := 0; engine.Pause(ctx, r.timeToNextLook(every)); n++ {
 		r.observeHub(r.c.Hubs[n%len(r.c.Hubs)])
 		if n%int(snapshotEvery/every) == 0 {
 			r.compareHubSnapshot(r.c.Hubs[n/int(snapshotEvery/every)%len(r.c.Hubs)])
+		}
+		if r.elapsedTime() >= searched+max(searchEvery, r.s.Length/searches) {
+			searched = r.elapsedTime()
+			r.searchFiles()
 		}
 		r.updateExpectations()
 		if r.expect.AwaitsQuiet() && r.firstUnsettled() == "" {
@@ -58,6 +63,7 @@ func (r *run) watchFleet(ctx context.Context) {
 		}
 		for _, e := range r.c.Edges {
 			r.observeEdge(ctx, e, n%rows == 0)
+			r.observeVariables(e)
 		}
 	}
 }
@@ -298,6 +304,9 @@ func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	for _, h := range r.c.Hubs {
 		r.compareHubSnapshot(h)
 	}
+	r.searchFiles()
+	r.observeAudits()
+	r.observeIntruders()
 	r.recorder.JudgeEnd(p)
 	r.recorder.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
 }

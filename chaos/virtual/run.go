@@ -70,6 +70,7 @@ type run struct {
 	// replaced are the edges that got the data of their clone (CloneEdge).
 	replaced map[string]bool
 	rows     map[string][]fleet.Transition // all rows observed in each edge's journal
+	held     map[string]map[string]int     // last observation of each edge's variables
 	broke    []string                      // failures of the harness itself; each makes the run void
 }
 
@@ -96,7 +97,7 @@ func (p Play) openRun() (*run, error) {
 	limits := p.monitorLimits()
 	r := &run{
 		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule),
-		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{},
+		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, held: map[string]map[string]int{},
 	}
 	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord}
 	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(limits), Clock: r.observationTime, Found: p.Found}
@@ -209,7 +210,7 @@ func (r *run) clusterConfig() Config {
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
 		EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
-		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial},
+		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Answered: r.observeAnswer},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{

@@ -3,12 +3,16 @@ package virtual
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"skerry/chaos/check"
 	"skerry/drivers/sim"
 	"skerry/fleet"
 	"skerry/hub"
+	"skerry/syncproto"
 )
 
 // Observers are callbacks for events of a run. They are called while it runs, by any goroutine;
@@ -22,6 +26,52 @@ type Observers struct {
 	Refused func(check.Refused)
 	// Dial is called when an edge begins a round of attempts to reach a hub.
 	Dial func(edge string)
+	// Received is called with each message of a hub that an edge receives.
+	Received func(edge string, m syncproto.Message)
+	// Answered is called with each answer of a hub to a change that a user asked for, and with each such request that got
+	// none (a status of 0).
+	Answered func(check.Answer)
+}
+
+// answerObserver returns what wraps the sender of requests to the hub of that name; nil without an Answered callback.
+func (t Observers) answerObserver(name string) func(http.RoundTripper) http.RoundTripper {
+	if t.Answered == nil {
+		return nil
+	}
+	return func(sends http.RoundTripper) http.RoundTripper { return answerTap{sends, name, t.Answered} }
+}
+
+// answerTap tells of the answers to changes that pass through it.
+type answerTap struct {
+	sends    http.RoundTripper
+	hub      string
+	answered func(check.Answer)
+}
+
+// RoundTrip sends a request, and tells of its answer.
+func (t answerTap) RoundTrip(req *http.Request) (*http.Response, error) {
+	if req.Method == http.MethodGet {
+		return t.sends.RoundTrip(req)
+	}
+	o, began := check.Answer{Hub: t.hub, Verb: req.Method, Object: req.URL.Path}, time.Now()
+	resp, err := t.sends.RoundTrip(req)
+	o.Took = time.Since(began)
+	if err == nil {
+		o.Status = resp.StatusCode
+		if index, err := strconv.ParseUint(resp.Header.Get("X-Nomad-Index"), 10, 64); err == nil {
+			o.Index = fleet.Index(index)
+		}
+	}
+	t.answered(o)
+	return resp, err
+}
+
+// messageObserver returns the Received callback for the edge of that name; nil if there is none.
+func (t Observers) messageObserver(name string) func(syncproto.Message) {
+	if t.Received == nil {
+		return nil
+	}
+	return func(m syncproto.Message) { t.Received(name, m) }
 }
 
 // appliedObserver returns the Applied callback for the hub of that name; nil if there is none.

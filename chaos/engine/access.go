@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"skerry/client"
+	"skerry/fleet"
+)
+
+// managementSecret is the secret of the first token of a run with access control.
+const managementSecret = "5ec2e751-0000-4000-8000-0000000000a1"
+
+// operatorPolicy is the policy of the tokens with which users call the hubs, and operatorRules are its rules: what users
+// of a run need, and no more.
+const (
+	operatorPolicy = "operators"
+	operatorRules  = `
+namespace "default" {
+  policy = "write"
+  variables {
+    path "*" { capabilities = ["write", "read", "list", "destroy"] }
+  }
+}
+node { policy = "write" }
+operator { policy = "write" }
+`
+)
+
+// operatorTTL is for how long a token of a user lasts: users then get another one.
+const operatorTTL = 17 * time.Minute
+
+// lesserPolicy is the policy of a token that may do less than users do, by lesserRules.
+const (
+	lesserPolicy = "lesser"
+	lesserRules  = `namespace "default" { capabilities = ["list-scaling-policies"] }`
+)
+
+// Access has the tokens of a run with access control. Its methods may be called from any goroutine.
+type Access struct {
+	lesser fleet.ACLToken // a token that may do less than users do
+
+	mu       sync.Mutex
+	operator fleet.ACLToken // the users' token; zero: there is none yet
+	former   []fleet.ACLToken
+	// revoked are the tokens whose deletion a hub has acknowledged, of the present past of the hubs.
+	revoked []fleet.ACLToken
+}
+
+// BootstrapAccess turns access control on at a hub, which must lead, and makes the policy and the token of users.
+func BootstrapAccess(ctx context.Context, h Hub) (*Access, error) {
+	if _, err := h.BootstrapACL(ctx, managementSecret); err != nil {
+		return nil, fmt.Errorf("turn access control on: %w", err)
+	}
+	if err := h.as(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
+		return nil, fmt.Errorf("make the policy of users: %w", err)
+	}
+	a := &Access{}
+	err := a.Manager(h).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: lesserPolicy, Rules: lesserRules})
+	if err == nil {
+		a.lesser, err = a.Manager(h).CreateACLToken(ctx, fleet.ACLToken{Name: "lesser", Type: fleet.ACLTokenClient, Policies: []string{lesserPolicy}}, 0)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a token that may do less than users: %w", err)
+	}
+	return a, a.renewOperator(ctx, h)
+}
+
+// Manager returns a client of the hub with the management token.
+func (a *Access) Manager(h Hub) Hub { return h.as(managementSecret) }
+
+// Operator returns a client of the hub with the token that users have now.
+func (a *Access) Operator(h Hub) Hub {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return h.as(a.operator.SecretID)
+}
+
+// renewOperator makes another token for the users.
+func (a *Access) renewOperator(ctx context.Context, h Hub) error {
+	t, err := a.Manager(h).CreateACLToken(ctx, fleet.ACLToken{Name: "operator", Type: fleet.ACLTokenClient, Policies: []string{operatorPolicy}}, operatorTTL)
+	if err != nil {
+		return fmt.Errorf("make a token for users: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.operator.SecretID != "" {
+		a.former = append(a.former, a.operator)
+	}
+	a.operator = t
+	return nil
+}
+
+// revokeOperator deletes the users' token at a hub, while they use it.
+func (a *Access) revokeOperator(ctx context.Context, h Hub) error {
+	a.mu.Lock()
+	t := a.operator
+	a.mu.Unlock()
+	if err := a.Manager(h).DeleteACLToken(ctx, t.AccessorID); err != nil {
+		return fmt.Errorf("revoke the users' token: %w", err)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revoked = append(a.revoked, t)
+	return nil
+}
+
+// reviveRevoked forgets the revocations, since the hubs are put back to a copy that may be older.
+func (a *Access) reviveRevoked() {
+	if a == nil {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.revoked = nil
+}
+
+// expired returns the tokens of users that have ended by their TTL.
+func (a *Access) expired(now time.Time) []fleet.ACLToken {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []fleet.ACLToken
+	for _, t := range a.former {
+		if t.ExpirationTime != nil && now.After(*t.ExpirationTime) {
+			out = append(out, t)
+		}
+	}
+	return out
+}
+
+// isRevoked reports whether the deletion of a token counts in the present past of the hubs.
+func (a *Access) isRevoked(t fleet.ACLToken) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.revoked, func(r fleet.ACLToken) bool { return r.AccessorID == t.AccessorID })
+}
+
+// renewIfRefused makes another token for the users if the error of a call says that theirs does not count any more. It
+// reports whether it has made one: the call may then be repeated.
+func (a *Access) renewIfRefused(ctx context.Context, h Hub, err error) bool {
+	if a == nil || client.StatusOf(err) != http.StatusForbidden {
+		return false
+	}
+	return a.renewOperator(ctx, h) == nil
+}
+
+// as returns a client of the same hub with another token.
+func (h Hub) as(token string) Hub {
+	return Hub{h.WithToken(token), h.HubName, h.Own.WithToken(token)}
+}
