@@ -181,6 +181,20 @@ func TestViolationsOfQuietAreFound(t *testing.T) {
 	}
 }
 
+// A node that is down may be revoked, and is not down twice otherwise.
+func TestRevokedWhileDown(t *testing.T) {
+	for message, violations := range map[string]int{"revoked: stolen": 0, "no heartbeat": 1} {
+		p := sound()
+		h := p.Hubs[0].AllocHistory
+		for i, why := range []string{"no heartbeat", message} {
+			h[alloc] = append(h[alloc], fleet.HistoryEntry{Side: fleet.SideHub, Index: fleet.Index(12 + i), AllocID: alloc, Event: fleet.EventNodeDown, Message: why})
+		}
+		if found := check.Quiet(p); len(found) != violations {
+			t.Errorf("%s: %v", message, found)
+		}
+	}
+}
+
 // TestOfWhatNobodyKnowsNothingIsSaid has an edge that was away and stopped an allocation for its stop_on_client_after.
 // The hub was put back, and does not know that allocation.
 func TestOfWhatNobodyKnowsNothingIsSaid(t *testing.T) {

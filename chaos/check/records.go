@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"skerry/fleet"
 )
@@ -88,7 +89,8 @@ func (q *quietJudge) checkAlternation(h Hub) {
 			if e.Side != fleet.SideHub || !partition[e.Event] {
 				continue
 			}
-			if last != "" && (last == e.Event || last == fleet.EventNodeDown && e.Event == fleet.EventNodeDisconnected) {
+			revoked := e.Event == fleet.EventNodeDown && strings.HasPrefix(e.Message, "revoked") // of a node that may be down already
+			if last != "" && !revoked && (last == e.Event || last == fleet.EventNodeDown && e.Event == fleet.EventNodeDisconnected) {
 				q.addViolation(LegalHistory, "%s, allocation %s: %q at index %d follows %q", h.Name, fleet.Short(id), e.Event, e.Index, last)
 			}
 			last = e.Event
