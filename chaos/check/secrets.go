@@ -199,7 +199,8 @@ func (t *secrets) judgeKept(s *runContext, m *machine, h *heldFact) {
 	if m.agent < 0 || h.since < m.agent {
 		return // the agent does not run, or was not looked at since it started
 	}
-	if m.connected >= 0 || m.session != h.session || m.hasDamageSince(h.since) || s.isClonedMachine(m.name) {
+	wiped := s.faults.hasFaultSince(s.now, h.since, m.name, Revokes) // it may have heard that it is revoked
+	if m.connected >= 0 || m.session != h.session || m.hasDamageSince(h.since) || wiped || s.isClonedMachine(m.name) {
 		h.kept, h.session = h.values, m.session
 		return
 	}
