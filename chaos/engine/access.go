@@ -32,7 +32,7 @@ operator { policy = "write" }
 )
 
 // operatorTTL is for how long a token of a user lasts: users then get another one.
-const operatorTTL = 17 * time.Minute
+const operatorTTL = 6 * time.Minute
 
 // lesserPolicy is the policy of a token that may do less than users do, by lesserRules.
 const (

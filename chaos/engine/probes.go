@@ -16,8 +16,11 @@ import (
 	"skerry/fleet"
 )
 
-// probeEvery is the mean pause between two probes.
-const probeEvery = 25 * time.Second
+// probeEvery is the mean pause between two probes, and probes bounds how many there are in a long run.
+const (
+	probeEvery = 25 * time.Second
+	probes     = 1000
+)
 
 // settledRevocation is for how long after the acknowledgement of a token's end a probe waits: each hub that is not cut off
 // has applied it by then.
@@ -122,7 +125,8 @@ func (u *Users) startProbes(ctx context.Context, g *errgroup.Group) {
 
 // probeHubs probes hubs with tokens at random until ctx ends, and reports the answers to the checkers.
 func (p *prober) probeHubs(ctx context.Context) {
-	for Pause(ctx, time.Duration((0.5+p.rng.Float64())*float64(probeEvery))) {
+	every := max(probeEvery, p.u.Schedule.Length/probes)
+	for Pause(ctx, time.Duration((0.5+p.rng.Float64())*float64(every))) {
 		p.probeHub(context.WithoutCancel(ctx))
 	}
 }

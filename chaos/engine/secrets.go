@@ -45,8 +45,8 @@ const (
 	lockers    = 2
 	lockTTL    = 30 * time.Second
 	lockRenew  = 12 * time.Second
-	lockPause  = 2 * time.Minute // mean pause of a locker between two locks
-	lockHeld   = time.Minute     // the longest time for which a locker holds a lock
+	lockPause  = time.Minute // mean pause of a locker between two locks
+	lockHeld   = time.Minute // the longest time for which a locker holds a lock
 	newlyTried = 10 * time.Second
 )
 
