@@ -5,10 +5,10 @@
 package enroll
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
@@ -66,7 +66,7 @@ func Enroll(ctx context.Context, d Dialer, addr net.Addr, a Applicant) (*identit
 	if err != nil {
 		return nil, syncproto.Enrolled{}, errors.Join(err, conn.CloseWith(nil))
 	}
-	id, err := acceptEnrolled(a, answer)
+	id, err := acceptEnrolled(a, answer, conn.State().PeerCertificates)
 	if err != nil {
 		return nil, syncproto.Enrolled{}, errors.Join(err, conn.CloseWith(nil))
 	}
@@ -82,12 +82,16 @@ func (a Applicant) clientTLSConfig() *tls.Config {
 	return a.Token.EnrollTLS(a.Now)
 }
 
-// isExpectedCA reports whether ca (DER) is the CA of Held, or the one that the token names.
-func (a Applicant) isExpectedCA(ca []byte) bool {
+// knownCAs returns the CAs from which the answer's CA must come: those of Held, or the one in the hub's chain that the
+// token names.
+func (a Applicant) knownCAs(chain []*x509.Certificate) []*x509.Certificate {
 	if a.Held != nil {
-		return bytes.Equal(ca, a.Held.CA.Raw)
+		return a.Held.Authorities()
 	}
-	return a.Token.Names(ca)
+	if named := a.Token.FindCA(chain); named != nil {
+		return []*x509.Certificate{named}
+	}
+	return nil
 }
 
 // requestCertificate sends the request over a new stream and returns the hub's answer. A refusal is returned as the
@@ -127,10 +131,12 @@ func exchange(stream *transport.Stream, req syncproto.Enroll) (syncproto.Message
 	return syncproto.NewReader(stream).Read()
 }
 
-// acceptEnrolled checks that the answer has the expected CA, and a certificate of it for the applicant's key, role
-// and ID. It returns the identity.
-func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity, error) {
-	if !a.isExpectedCA(answer.CA) {
+// acceptEnrolled checks that the answer has a CA that this machine knows, or to which the hub's chain leads from there,
+// and a certificate of it for the applicant's key, role and ID. It returns the identity.
+func acceptEnrolled(a Applicant, answer syncproto.Enrolled, chain []*x509.Certificate) (*identity.Identity, error) {
+	known := a.knownCAs(chain)
+	ca, err := x509.ParseCertificate(answer.CA)
+	if err != nil || len(known) == 0 || !(identity.Check{CA: known[0], Also: known[1:], Now: a.Now()}).Vouches(ca, chain) {
 		return nil, fleet.Errorf(fleet.CodeCAMismatch, "enrol: the hub gave a CA that is not the cluster's")
 	}
 	id, err := identity.New(answer.Cert, answer.CA, a.Key)
@@ -142,5 +148,5 @@ func acceptEnrolled(a Applicant, answer syncproto.Enrolled) (*identity.Identity,
 		return nil, fleet.Errorf(fleet.CodeForbidden, "enrol: the hub returned a certificate of %s instead of %s",
 			identity.CommonName(id.Role, id.Name), identity.CommonName(a.Role, a.ID))
 	}
-	return id, nil
+	return id.WithAuthorities(known), nil
 }

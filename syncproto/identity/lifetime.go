@@ -17,7 +17,13 @@ func (id *Identity) Due(now time.Time) bool {
 	return id.Cert.NotAfter.Before(id.CA.NotAfter) && !now.Before(RenewAt(id.Cert))
 }
 
-// Renewed returns a new identity with another certificate (DER) for the same key and CA, with the checks of New.
+// Renewed returns a new identity with another certificate (DER) for the same key, with the checks of New. One of the
+// CAs that the identity accepts must have signed it.
 func (id *Identity) Renewed(cert []byte) (*Identity, error) {
-	return New(cert, id.CA.Raw, id.Key)
+	next, err := newOfOneCA(cert, id.Authorities(), id.Key)
+	if err != nil {
+		return nil, err
+	}
+	next.Bridges, next.Former = id.Bridges, id.Former
+	return next, nil
 }
