@@ -28,7 +28,7 @@ func Status(c fleet.Code) int {
 	switch c {
 	case fleet.CodeInvalid, fleet.CodeUnsupported:
 		return http.StatusBadRequest
-	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeRevoked:
+	case fleet.CodeForbidden, fleet.CodeTokenBad, fleet.CodeTokenExpiry, fleet.CodeCertExpiry, fleet.CodeCAEnded, fleet.CodeRevoked:
 		return http.StatusForbidden
 	case fleet.CodeNotFound:
 		return http.StatusNotFound

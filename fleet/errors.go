@@ -25,6 +25,7 @@ const (
 	CodeTokenExpiry Code = "token_expiry" // a join token whose time is over
 	CodeCAMismatch  Code = "ca_mismatch"  // the hub's CA is not the one the token names
 	CodeCertExpiry  Code = "cert_expiry"  // a certificate that ended too long ago to be renewed
+	CodeCAEnded     Code = "ca_ended"     // a certificate of a CA that was replaced too long ago: renew it
 	CodeRevoked     Code = "revoked"      // the node was expelled: it can come back as another one alone
 
 	// Of the protocol between edge and hub.

@@ -196,6 +196,10 @@ func (n *Node) Schedulable() bool { return n.Eligible() && n.WhyFull() == "" }
 // nodes.
 const AttributeDiskFull = "unique.storage.full"
 
+// AttributeCAs is the attribute by which a node says of which CAs it accepts hubs: their names (see
+// identity.CAIDs). It belongs to no class of nodes.
+const AttributeCAs = "unique.skerry.cas"
+
 // WhyFull returns why no new allocation starts on the node, because its disk is almost full; "": they start.
 func (n *Node) WhyFull() string { return n.Attributes[AttributeDiskFull] }
 

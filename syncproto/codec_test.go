@@ -85,6 +85,9 @@ func samples() map[string]syncproto.Message {
 		"heartbeat-ack-restored": syncproto.HeartbeatAck{
 			Number: 1, Epoch: 14, Status: fleet.NodeInitializing, HubTime: wallA, Applied: 40, Index: 1200, Term: 5, Restored: 1100,
 		},
+		"heartbeat-ack-cas": syncproto.HeartbeatAck{
+			Number: 7, Status: fleet.NodeReady, HubTime: wallA, CAs: [][]byte{{0x30, 0x01}, {0x30, 0x02}},
+		},
 		"heartbeat-ack-idle": syncproto.HeartbeatAck{Number: 300, Status: fleet.NodeReady, HubTime: wallA},
 		"updates":            syncproto.Updates{First: 5, Prev: []byte{1}, Rows: [][]byte{{1, 2}, {3}}, Base: true},
 		"applied":            syncproto.Applied{Last: 70_000, Status: fleet.NodeReady},

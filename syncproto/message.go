@@ -146,6 +146,9 @@ type HeartbeatAck struct {
 	// snapshot; 0: none. Later entries have higher indexes. An edge that has not seen Restored or a higher index
 	// knows that the cluster went back.
 	Restored fleet.Index `cbor:"13,keyasint,omitempty"`
+	// CAs are the CAs (DER) whose hubs the edge has to accept; the first one signs certificates. Empty: unchanged. The
+	// edge says in its node's attribute fleet.AttributeCAs which ones it keeps. Edges of older releases ignore it.
+	CAs [][]byte `cbor:"14,keyasint,omitempty"`
 }
 
 // Updates carries journal rows First..First+len(Rows)-1, each encoded by
