@@ -283,6 +283,7 @@ type Certificate struct {
 	Replaces string `cbor:",omitempty"` // serial of the certificate that this one renews; "": none
 	Token    string `cbor:",omitempty"` // id of the join token that admits the subject; "": admitted before
 	Key      []byte `cbor:",omitempty"` // with Token: SHA-256 of the public key
+	CA       uint64 `cbor:",omitempty"` // number of the CA that signed it; 0: the cluster's first
 }
 
 // DeploymentStatus changes the status of a deployment. It is refused (conflict) if the deployment is over.

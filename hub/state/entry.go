@@ -196,6 +196,8 @@ var commands = commandsByKind(
 	declareCommand(170, (*tx).aclAuthMethodStore),
 	declareCommand(171, (*tx).aclBindingRuleStore),
 	declareCommand(172, (*tx).aclAuthDelete),
+	declareCommand(180, (*tx).caStore),
+	declareCommand(181, (*tx).caHubStep),
 )
 
 // kinds maps the Go type of each command to its kind.

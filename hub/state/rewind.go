@@ -10,7 +10,7 @@ import (
 // rewindToSnapshot finishes a restore. t holds the state of the snapshot, old is the state before the
 // restore, and from the entry of the snapshot. These things are not rewound:
 //
-//   - The cluster's identity, its hubs, join tokens and certificates stay as they are, and so does
+//   - The cluster's identity, its CAs, hubs, join tokens and certificates stay as they are, and so does
 //     a node that enrolled since. A revoked node stays revoked.
 //   - The policies, roles, tokens, auth methods and binding rules of access control stay as they are, so that a
 //     revoked token does not come back. A cluster without access control gets those of the snapshot.
@@ -54,10 +54,11 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.storePendingEvals(&w)
 }
 
-// keepMembers keeps the cluster's identity, hubs, join tokens, admissions and certificates as they were
+// keepMembers keeps the cluster's identity, its CAs, hubs, join tokens, admissions and certificates as they were
 // before the restore.
 func (t *tx) keepMembers(old *View) {
 	clusterTable.replaceRows(t, old)
+	caTable.replaceRows(t, old)
 	hubTable.replaceRows(t, old)
 	tokenTable.replaceRows(t, old)
 	admissionTable.replaceRows(t, old)

@@ -148,6 +148,24 @@ func (v *View) Tokens() iter.Seq[*JoinToken] {
 	return tokenTable.watchRows(v)
 }
 
+// AdmittedKey returns the SHA-256 of the public key with which a hub or an edge was admitted, by its common name; nil: it
+// is not known.
+func (v *View) AdmittedKey(subject string) []byte {
+	if a, ok := admissionTable.watchRow(v, key(subject)); ok {
+		return a.Key
+	}
+	return nil
+}
+
+// CertifiedBy returns the number of the CA that signed the newest certificate of each common name.
+func (v *View) CertifiedBy() map[string]uint64 {
+	by := map[string]uint64{}
+	for c := range certificateTable.watchRows(v) {
+		by[c.Subject] = max(by[c.Subject], c.CA, 1)
+	}
+	return by
+}
+
 // AdmittedBy returns the admissions of a join token, by common name.
 func (v *View) AdmittedBy(token string) []*Admission {
 	var out []*Admission

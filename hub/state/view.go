@@ -55,6 +55,9 @@ func (v *View) watchMeta(name string) fleet.Index {
 	return 0
 }
 
+// WakeFor makes Changed return, too, once ch is closed.
+func (v *View) WakeFor(ch <-chan struct{}) { v.watchChannel(ch) }
+
 // watchChannel has v watch ch. If v watches watchLimit channels already, it watches every entry instead.
 func (v *View) watchChannel(ch <-chan struct{}) {
 	if v.watch == nil {
