@@ -51,7 +51,7 @@ func CheckClock(now time.Time, ca *x509.Certificate) error {
 	}
 	if ca != nil && now.After(ca.NotAfter) {
 		return fleet.Errorf(fleet.CodeInvalid, "check the clock: this machine's shows %s, but the cluster's CA ends at %s", formatTime(now), formatTime(ca.NotAfter)).
-			WithHint("set the clock of this machine, then start again; if the clock is right, the CA has expired: create a new cluster")
+			WithHint("set the clock of this machine, then start again; if the clock is right, the CA has expired: it has to be replaced before, with skerry operator ca rotate")
 	}
 	return nil
 }
@@ -69,19 +69,9 @@ func NewCluster(region string, now time.Time) (state.Cluster, error) {
 	if err != nil {
 		return state.Cluster{}, err
 	}
-	serial, err := newSerial()
+	template, err := newCATemplate("Skerry CA "+fleet.Short(id), now)
 	if err != nil {
 		return state.Cluster{}, err
-	}
-	template := &x509.Certificate{
-		SerialNumber:          serial,
-		Subject:               pkix.Name{CommonName: "Skerry CA " + fleet.Short(id)},
-		NotBefore:             now.Add(-backdate),
-		NotAfter:              now.Add(CAValidity),
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		MaxPathLenZero:        true,
-		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
 	}
 	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
@@ -98,6 +88,23 @@ func NewCluster(region string, now time.Time) (state.Cluster, error) {
 	}, nil
 }
 
+// newCATemplate returns the certificate of a new CA, still without its key.
+func newCATemplate(name string, now time.Time) (*x509.Certificate, error) {
+	serial, err := newSerial()
+	if err != nil {
+		return nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber:          serial,
+		Subject:               pkix.Name{CommonName: name},
+		NotBefore:             now.Add(-backdate),
+		NotAfter:              now.Add(CAValidity),
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	}, nil
+}
+
 // NewToken draws a join token, and returns it with the record that the cluster keeps: its id and the
 // hash of its secret. ttl 0: it never expires.
 func NewToken(c state.Cluster, roles []string, ttl time.Duration, now time.Time) (identity.Token, state.JoinToken) {
@@ -109,7 +116,7 @@ func NewToken(c state.Cluster, roles []string, ttl time.Duration, now time.Time)
 	return t, kept
 }
 
-// Authority is a cluster's CA. It is immutable.
+// Authority is a CA of a cluster. It is immutable.
 type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -117,11 +124,15 @@ type Authority struct {
 
 // NewAuthority reads the CA of a cluster.
 func NewAuthority(c state.Cluster) (*Authority, error) {
-	cert, err := x509.ParseCertificate(c.CACert)
+	return parseAuthority(c.CACert, c.CAKey)
+}
+
+func parseAuthority(certDER, keyDER []byte) (*Authority, error) {
+	cert, err := x509.ParseCertificate(certDER)
 	if err != nil {
 		return nil, fmt.Errorf("parse the CA's certificate: %w", err)
 	}
-	k, err := x509.ParsePKCS8PrivateKey(c.CAKey)
+	k, err := x509.ParsePKCS8PrivateKey(keyDER)
 	if err != nil {
 		return nil, fmt.Errorf("parse the CA's key: %w", err)
 	}

@@ -1,7 +1,9 @@
 package pki
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -23,7 +25,7 @@ const enrolTimeout = 15 * time.Second
 
 // Registry is the part of the cluster's state that enrolment needs.
 type Registry interface {
-	// Cluster returns the cluster with its secrets unencrypted. CodeUnavailable: the cluster is not known yet, or its
+	// Cluster returns the cluster with its secrets unencrypted, and the CA that signs now. CodeUnavailable: the cluster is not known yet, or its
 	// secrets cannot be opened.
 	Cluster() (state.Cluster, error)
 	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
@@ -31,6 +33,11 @@ type Registry interface {
 	Token(id string) (*state.JoinToken, bool)
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
+	// CAs returns the CAs of the cluster, the oldest first.
+	CAs() state.CAs
+	// AdmittedKey returns the SHA-256 of the public key with which a hub or an edge was admitted, by its common name; nil:
+	// it is not known.
+	AdmittedKey(subject string) []byte
 	// Revocation returns why an edge was revoked, or false.
 	Revocation(id fleet.NodeID) (*fleet.Revocation, bool)
 	// Record commits that a certificate was issued. It refuses for a revoked edge (revoked), and for a join token that
@@ -131,8 +138,9 @@ func presentedCert(conn *transport.Conn) *x509.Certificate {
 	return nil
 }
 
-// CheckEdge returns an error if the edge at the other side of a connection is revoked (CodeRevoked), or
-// its certificate ended longer ago than the grace time (CodeCertExpiry).
+// CheckEdge returns an error if the edge at the other side of a connection is revoked (CodeRevoked), if its certificate
+// ended longer ago than the grace time (CodeCertExpiry), or if its CA was replaced longer ago than the grace of that
+// (CodeCAEnded).
 func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 	cert := presentedCert(conn)
 	if cert == nil {
@@ -143,7 +151,44 @@ func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 			return err
 		}
 	}
-	return e.checkAge(cert, e.cfg.Now())
+	if err := e.checkAge(cert, e.cfg.Now()); err != nil {
+		return err
+	}
+	return e.checkCA(cert, e.cfg.Now())
+}
+
+// checkCA returns an error if the CA that signed an edge's certificate was replaced, and its grace is over.
+func (e *Enrolment) checkCA(cert *x509.Certificate, now time.Time) *fleet.Error {
+	cas := e.cfg.Registry.CAs()
+	for i, ca := range cas {
+		end := cas.GraceEnd(i)
+		if end == 0 || now.UnixNano() <= end {
+			continue
+		}
+		parsed, err := x509.ParseCertificate(ca.Cert)
+		if err != nil || cert.CheckSignatureFrom(parsed) != nil {
+			continue
+		}
+		return fleet.Errorf(fleet.CodeCAEnded, "check an edge: its certificate is of CA %d, which was accepted until %s", ca.Number, formatTime(time.Unix(0, end))).
+			WithHint("the edge renews the certificate by itself, with a proof that it has the key with which it was admitted")
+	}
+	return nil
+}
+
+// checkPossession returns an error unless an edge whose CA is accepted no longer has the key with which it was admitted.
+// The TLS handshake has proved that it has the key of its certificate; a certificate of a stolen CA is for another key.
+func (e *Enrolment) checkPossession(held *x509.Certificate, csr []byte) error {
+	admitted := e.cfg.Registry.AdmittedKey(held.Subject.CommonName)
+	asked, err := requestedKey(csr)
+	if err != nil {
+		return err
+	}
+	shown := sha256.Sum256(held.RawSubjectPublicKeyInfo)
+	if len(admitted) > 0 && bytes.Equal(admitted, shown[:]) && bytes.Equal(admitted, asked) {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeCertExpiry, "enrol: the CA of the certificate of %s is accepted no longer, and its key is not the one with which it was admitted", held.Subject.CommonName).
+		WithHint("start the edge with --token-file and a new join token; it stays the same node and keeps its tasks and its history")
 }
 
 func (e *Enrolment) checkRevoked(doing string, id fleet.NodeID) *fleet.Error {
@@ -205,6 +250,7 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 	if held != nil {
 		record.Replaces = serial(held)
 	}
+	record.CA = e.cfg.Registry.CAs().NumberFor(cluster.CACert)
 	if byToken {
 		record.Token = req.TokenID
 		if record.Key, err = requestedKey(req.CSR); err != nil {
@@ -243,13 +289,15 @@ func (e *Enrolment) checkRenewal(held *x509.Certificate, req syncproto.Enroll, n
 			identity.CommonName(role, name), identity.CommonName(req.Role, req.ID))
 	}
 	late := e.checkAge(held, now)
-	if late == nil {
+	switch {
+	case late == nil && e.checkCA(held, now) == nil:
 		return false, nil
-	}
-	if req.TokenID == "" {
+	case req.TokenID != "":
+		return true, e.checkToken(req, now)
+	case late != nil:
 		return false, late
 	}
-	return true, e.checkToken(req, now)
+	return false, e.checkPossession(held, req.CSR)
 }
 
 func (e *Enrolment) checkAge(cert *x509.Certificate, now time.Time) *fleet.Error {

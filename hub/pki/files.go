@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"skerry/internal/durable"
 	"skerry/syncproto/identity"
@@ -21,6 +22,8 @@ const (
 	// fileCAKey is a copy on disk of the CA's key in the replicated state. If all hubs were off until their certificates
 	// ended, they need the copy to renew them before they can talk to each other.
 	fileCAKey = "ca-key.pem"
+	// fileCAs has the CAs whose edges alone are accepted, and the bridges between CAs, if the CA was ever replaced.
+	fileCAs = "former-cas.pem"
 )
 
 // Save writes a hub's identity below dir, which it makes, durably: ca.pem,
@@ -38,7 +41,7 @@ func Save(dir string, id *identity.Identity) error {
 		text []byte
 		mode os.FileMode
 	}{
-		{fileCA, identity.EncodeCert(id.CA.Raw), 0o644},
+		{fileCA, identity.EncodeCerts(id.Authorities()), 0o644},
 		{fileKey, key, 0o600},
 		{fileCert, identity.EncodeCert(id.Cert.Raw), 0o644},
 	} {
@@ -52,6 +55,37 @@ func Save(dir string, id *identity.Identity) error {
 // SaveCert durably replaces only the certificate of an identity, after Renew.
 func SaveCert(dir string, id *identity.Identity) error {
 	return replaceFile(dir, fileCert, identity.EncodeCert(id.Cert.Raw), 0o644)
+}
+
+// SaveAuthorities durably replaces the CAs of an identity, and the bridges between them.
+func SaveAuthorities(dir string, id *identity.Identity) error {
+	if err := replaceFile(dir, fileCAs, identity.EncodeCerts(slices.Concat(id.Former, id.Bridges)), 0o644); err != nil {
+		return err
+	}
+	return replaceFile(dir, fileCA, identity.EncodeCerts(id.Authorities()), 0o644)
+}
+
+// loadFormer reads the CAs and bridges that SaveAuthorities wrote beside those in ca.pem.
+func loadFormer(dir string, id *identity.Identity) error {
+	text, err := os.ReadFile(filepath.Join(dir, fileCAs))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the former CAs: %w", err)
+	}
+	certs, err := identity.DecodeCerts(text)
+	if err != nil {
+		return fmt.Errorf("read the former CAs in %s: %w", dir, err)
+	}
+	for _, cert := range certs {
+		if string(cert.RawSubject) == string(cert.RawIssuer) {
+			id.Former = append(id.Former, cert)
+		} else {
+			id.Bridges = append(id.Bridges, cert)
+		}
+	}
+	return nil
 }
 
 // SaveAuthority writes the CA's key below dir, durably and with mode 0600.
@@ -72,8 +106,8 @@ func replaceFile(dir, name string, text []byte, mode fs.FileMode) error {
 }
 
 // LoadAuthority reads the CA's key that SaveAuthority wrote; nil if there is none. It fails if the key is
-// not the one of the certificate ca.
-func LoadAuthority(dir string, ca *x509.Certificate) (*Authority, error) {
+// not the one of any of the CAs.
+func LoadAuthority(dir string, cas ...*x509.Certificate) (*Authority, error) {
 	text, err := os.ReadFile(filepath.Join(dir, fileCAKey))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -85,7 +119,14 @@ func LoadAuthority(dir string, ca *x509.Certificate) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the CA's key: %w", err)
 	}
-	return newAuthority(ca, key)
+	for _, ca := range cas {
+		a, failed := newAuthority(ca, key)
+		if failed == nil {
+			return a, nil
+		}
+		err = failed
+	}
+	return nil, err
 }
 
 // Load reads the identity that Save wrote; ok is false if there is none.
@@ -107,6 +148,9 @@ func Load(dir string) (id *identity.Identity, ok bool, err error) {
 	}
 	if id, err = identity.Load(cert, key, ca); err != nil {
 		return nil, false, fmt.Errorf("load the identity in %s: %w", dir, err)
+	}
+	if err := loadFormer(dir, id); err != nil {
+		return nil, false, err
 	}
 	return id, true, nil
 }

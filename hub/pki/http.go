@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -22,9 +23,9 @@ const HTTPValidity = 30 * 24 * time.Hour
 // from the state first.
 const httpWait = 5 * time.Second
 
-// SignHTTP returns a new key with a certificate for the names (host names and IP addresses) of a hub's HTTP API. The CA
-// is part of the chain, so that a client that knows only the CA's hash finds it there.
-func (a *Authority) SignHTTP(hub string, names []string, now time.Time) (*tls.Certificate, error) {
+// SignHTTP returns a new key with a certificate for the names (host names and IP addresses) of a hub's HTTP API. chain
+// (DER) follows it. The CA is part of that, so that a client that knows only the CA's hash finds it there.
+func (a *Authority) SignHTTP(hub string, names []string, now time.Time, chain [][]byte) (*tls.Certificate, error) {
 	if err := CheckClock(now, a.cert); err != nil {
 		return nil, err
 	}
@@ -62,24 +63,24 @@ func (a *Authority) SignHTTP(hub string, names []string, now time.Time) (*tls.Ce
 	if err != nil {
 		return nil, fmt.Errorf("sign a certificate for the HTTP API: %w", err)
 	}
-	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key, Leaf: leaf}, nil
+	return &tls.Certificate{Certificate: append([][]byte{der}, chain...), PrivateKey: key, Leaf: leaf}, nil
 }
 
-// renewHTTP signs another certificate for the HTTP API if the names have changed or the certificate is due. It is kept
-// in memory alone: a hub that starts signs a new one.
+// renewHTTP signs another certificate for the HTTP API if the names or the CAs have changed or the certificate is due.
+// It is kept in memory alone: a hub that starts signs a new one.
 func (c *OwnCertificate) renewHTTP(now time.Time) error {
-	if c.cfg.HTTPNames == nil {
+	if c.cfg.HTTPNames == nil || c.web == nil {
 		return nil
 	}
 	names := slices.Sorted(slices.Values(c.cfg.HTTPNames()))
 	old := c.http.Load()
-	if old != nil && slices.Equal(names, c.httpNames) {
-		last := !old.Leaf.NotAfter.Before(c.authority.cert.NotAfter) // no certificate outlasts the CA
+	if old != nil && slices.Equal(names, c.httpNames) && slices.EqualFunc(old.Certificate[1:], c.webChain, bytes.Equal) {
+		last := !old.Leaf.NotAfter.Before(c.web.cert.NotAfter) // no certificate outlasts the CA
 		if last || now.Before(identity.RenewAt(old.Leaf)) {
 			return nil
 		}
 	}
-	cert, err := c.authority.SignHTTP(c.Identity().Name, names, now)
+	cert, err := c.web.SignHTTP(c.Identity().Name, names, now, c.webChain)
 	if err != nil {
 		return err
 	}

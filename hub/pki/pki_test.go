@@ -33,6 +33,11 @@ type registry struct {
 	revoked map[fleet.NodeID]*fleet.Revocation
 	fail    error
 
+	first    []byte // DER of the first CA
+	later    state.CAs
+	keys     map[uint64][]byte // of the CAs, by number, once there is more than one
+	admitted map[string][]byte
+
 	mu      sync.Mutex
 	tokens  map[string]*state.JoinToken
 	records []state.Certificate
@@ -56,6 +61,13 @@ func (r *registry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 	return why, ok
 }
 
+func (r *registry) CAs() state.CAs {
+	first := &state.CA{Number: 1, Cert: r.first, SignsSince: 1, SettledAt: 1}
+	return append(state.CAs{first}, r.later...)
+}
+
+func (r *registry) AdmittedKey(subject string) []byte { return r.admitted[subject] }
+
 func (r *registry) Record(_ context.Context, c state.Certificate) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,6 +75,13 @@ func (r *registry) Record(_ context.Context, c state.Certificate) error {
 		r.records = append(r.records, c)
 	}
 	return r.fail
+}
+
+// recorded returns the certificates that were recorded.
+func (r *registry) recorded() []state.Certificate {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.records)
 }
 
 func (r *registry) mustToken(ttl time.Duration, roles ...string) identity.Token {
@@ -77,7 +96,7 @@ func mustRegistry(tb testing.TB) *registry {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &registry{cluster: &c, known: map[string]bool{}, tokens: map[string]*state.JoinToken{}}
+	return &registry{cluster: &c, first: c.CACert, known: map[string]bool{}, tokens: map[string]*state.JoinToken{}}
 }
 
 func mustEnrolment(tb testing.TB, r *registry, now time.Time) *pki.Enrolment {

@@ -15,13 +15,52 @@ type StateRegistry struct {
 	Keyring *Keyring
 }
 
-// Cluster returns the cluster with its secrets unencrypted.
+// Cluster returns the cluster with its secrets unencrypted. Its CA is the one that signs now.
 func (r StateRegistry) Cluster() (state.Cluster, error) {
-	c, ok := r.State.View().Cluster()
+	view := r.State.View()
+	c, ok := view.Cluster()
 	if !ok {
 		return state.Cluster{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: this hub is not part of a cluster yet")
 	}
-	return r.Keyring.Open(*c)
+	opened, err := r.Keyring.Open(*c)
+	if err != nil {
+		return state.Cluster{}, err
+	}
+	cas := view.CAs()
+	signing := cas[cas.Signing()]
+	opened.CACert = signing.Cert
+	opened.CAKey, err = r.openCAKey(signing)
+	return opened, err
+}
+
+// openCAKey returns the key (PKCS #8 DER) of a CA.
+func (r StateRegistry) openCAKey(ca *state.CA) ([]byte, error) {
+	if ca.Number > 1 {
+		return r.Keyring.Unwrap(ca.WrappedBy, ca.Wrapped, ca.Cert)
+	}
+	c, ok := r.State.View().Cluster()
+	if !ok {
+		return nil, fleet.Errorf(fleet.CodeUnavailable, "open the key of the CA: this hub is not part of a cluster yet")
+	}
+	opened, err := r.Keyring.Open(*c)
+	return opened.CAKey, err
+}
+
+// openAuthority returns a CA with its key.
+func (r StateRegistry) openAuthority(ca *state.CA) (*Authority, error) {
+	key, err := r.openCAKey(ca)
+	if err != nil {
+		return nil, err
+	}
+	return parseAuthority(ca.Cert, key)
+}
+
+// CAs returns the CAs of the cluster.
+func (r StateRegistry) CAs() state.CAs { return r.State.View().CAs() }
+
+// AdmittedKey returns the SHA-256 of the public key of a hub or an edge, by its common name; nil: it is not known.
+func (r StateRegistry) AdmittedKey(subject string) []byte {
+	return r.State.View().AdmittedKey(subject)
 }
 
 // StateKey returns the key that the cluster's secrets are sealed with.
@@ -55,6 +94,11 @@ func (r StateRegistry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 
 // Record commits that a certificate was issued.
 func (r StateRegistry) Record(ctx context.Context, c state.Certificate) error {
+	return r.commit(ctx, c)
+}
+
+// commit commits a command. It has time for an election.
+func (r StateRegistry) commit(ctx context.Context, c state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*rpc.CallTimeout)
 	defer cancel()
 	res, err := r.Apply.Apply(ctx, c)

@@ -1,15 +1,19 @@
 package pki
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"skerry/fleet"
+	"skerry/hub/state"
 	"skerry/internal/datadir"
 	"skerry/syncproto/identity"
 )
@@ -35,9 +39,14 @@ type OwnCertificate struct {
 	http      atomic.Pointer[tls.Certificate]
 	firstHTTP chan struct{} // closed once http is set
 
+	accepted atomic.Pointer[state.AcceptedCAs]
+
 	// Of NewOwnCertificate, and then of the goroutine that runs Renewal.Run.
+	version   string     // of the CAs that were taken over from the state last
 	authority *Authority // nil: not known yet
-	httpNames []string   // of http, sorted
+	web       *Authority // signs http; nil: not known yet
+	webChain  [][]byte
+	httpNames []string // of http, sorted
 }
 
 // NewOwnCertificate returns the certificate of an identity, which lies in cfg.Dir. If that has the CA's key
@@ -46,12 +55,15 @@ type OwnCertificate struct {
 func NewOwnCertificate(cfg OwnConfig) *OwnCertificate {
 	c := &OwnCertificate{cfg: cfg, firstHTTP: make(chan struct{})}
 	c.own.Store(cfg.Identity)
-	ca, err := LoadAuthority(cfg.Dir, cfg.Identity.CA)
+	ca, err := LoadAuthority(cfg.Dir, cfg.Identity.Authorities()...)
 	if err != nil {
 		cfg.Log.Warn("copy of the CA's key not usable, it will be written again", "error", err)
 		return c
 	}
 	c.authority = ca
+	if id := cfg.Identity; ca != nil && len(id.Also)+len(id.Former) == 0 { // otherwise the state says which CA signs it
+		c.web, c.webChain = ca, [][]byte{ca.cert.Raw}
+	}
 	if err := c.renewIfDue(); err != nil {
 		cfg.Log.Error("hub's certificate not renewed", "error", err)
 	}
@@ -60,6 +72,9 @@ func NewOwnCertificate(cfg OwnConfig) *OwnCertificate {
 
 // Identity returns the identity with the newest certificate. Any goroutine may call it.
 func (c *OwnCertificate) Identity() *identity.Identity { return c.own.Load() }
+
+// Accepted returns the CAs of which edges are to accept hubs; nil: the CA was never replaced. Any goroutine may call it.
+func (c *OwnCertificate) Accepted() *state.AcceptedCAs { return c.accepted.Load() }
 
 // renewIfDue renews the certificates that are due, if the CA's key is known.
 func (c *OwnCertificate) renewIfDue() error {
@@ -70,9 +85,9 @@ func (c *OwnCertificate) renewIfDue() error {
 	return errors.Join(c.renewIdentity(now), c.renewHTTP(now))
 }
 
-// renewIdentity renews the certificate of the identity, on disk and in memory, if it is due.
+// renewIdentity renews the certificate of the identity, on disk and in memory, if it is due or another CA signs now.
 func (c *OwnCertificate) renewIdentity(now time.Time) error {
-	if !c.Identity().Due(now) {
+	if !c.Identity().Due(now) && c.Identity().CA.Equal(c.authority.cert) {
 		return nil
 	}
 	renewed, err := c.authority.Renew(c.Identity(), now)
@@ -87,6 +102,35 @@ func (c *OwnCertificate) renewIdentity(now time.Time) error {
 	return nil
 }
 
+// takeOver makes the hub accept the peers that a plan says, first on disk, then in memory.
+func (c *OwnCertificate) takeOver(plan *authorities, signing, web *Authority) error {
+	next := c.Identity().WithAuthorities(plan.hubs)
+	next.Former, next.Bridges = plan.former, plan.bridges[plan.signing.Number]
+	if !sameAuthorities(next, c.Identity()) {
+		if err := SaveAuthorities(c.cfg.Dir, next); err != nil {
+			return datadir.DiskError("keep the cluster's CAs", err)
+		}
+	}
+	if c.authority == nil || !c.authority.cert.Equal(signing.cert) {
+		if err := SaveAuthority(c.cfg.Dir, signing); err != nil {
+			return datadir.DiskError("keep the CA's key", err)
+		}
+	}
+	if c.version != "" {
+		c.cfg.Log.Info("the cluster's CAs have changed", "cas", plan.version)
+	}
+	c.authority, c.web, c.webChain, c.version = signing, web, plan.webChain, plan.version
+	c.own.Store(next)
+	c.accepted.Store(plan.acceptedCAs())
+	return nil
+}
+
+// sameAuthorities reports whether two identities accept the same CAs and show the same bridges.
+func sameAuthorities(a, b *identity.Identity) bool {
+	return identity.CAIDs(a.Authorities()) == identity.CAIDs(b.Authorities()) &&
+		identity.CAIDs(a.Former) == identity.CAIDs(b.Former) && identity.CAIDs(a.Bridges) == identity.CAIDs(b.Bridges)
+}
+
 // Renewal keeps this hub's certificate valid, and its copies of the CA's key and the state key complete.
 type Renewal struct {
 	Own      *OwnCertificate
@@ -94,12 +138,17 @@ type Renewal struct {
 	Ready    <-chan struct{} // closed when the hub is in the cluster and can commit
 }
 
-// Run checks every renewCheck until ctx ends. It logs each new failure once, and tries again.
+// Run checks every renewCheck, and when the cluster's CAs change, until ctx ends. It logs each new failure once, and
+// tries again.
 func (r Renewal) Run(ctx context.Context) error {
 	ready := r.Ready
-	tick := time.NewTicker(renewCheck)
-	defer tick.Stop()
 	for said := ""; ; {
+		watch := r.Registry.State.Watch()
+		watch.CAs()
+		watch.Hubs()
+		if ready != nil {
+			watch.WakeFor(ready)
+		}
 		switch err := r.updateCertificate(ctx); {
 		case err == nil:
 			said = ""
@@ -107,34 +156,28 @@ func (r Renewal) Run(ctx context.Context) error {
 			said = err.Error()
 			r.Own.cfg.Log.Error("hub's certificate not in order, trying again", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		wait, cancel := context.WithTimeout(ctx, renewCheck)
+		_ = watch.Changed(wait) // also the end of the time is a reason to look again
+		cancel()
+		if ctx.Err() != nil {
 			return nil
+		}
+		select {
 		case <-ready:
 			ready = nil
-		case <-tick.C:
+		default:
 		}
 	}
 }
 
-// updateCertificate does all steps that are due: fetch the state key, copy the CA's key to disk, renew
-// the certificate, and commit its record. Each one can be repeated.
+// updateCertificate does all steps that are due: fetch the state key, take over the cluster's CAs, renew the
+// certificate, commit its record, and say how far the hub is in a rotation. Each one can be repeated.
 func (r Renewal) updateCertificate(ctx context.Context) error {
 	view := r.Registry.State.View()
 	noKey := r.Registry.Keyring.FetchMissing(ctx)
-	if cluster, ok := view.Cluster(); ok && r.Own.authority == nil {
-		opened, err := r.Registry.Keyring.Open(*cluster)
-		if err != nil {
-			return cmp.Or(noKey, err)
-		}
-		ca, err := NewAuthority(opened)
-		if err != nil {
-			return err
-		}
-		if err := SaveAuthority(r.Own.cfg.Dir, ca); err != nil {
-			return datadir.DiskError("keep the CA's key", err)
-		}
-		r.Own.authority = ca
+	cas := view.CAs()
+	if len(cas) > 0 {
+		noKey = cmp.Or(noKey, r.takeOverCAs(cas))
 	}
 	if err := r.Own.renewIfDue(); err != nil {
 		return err
@@ -145,11 +188,59 @@ func (r Renewal) updateCertificate(ctx context.Context) error {
 		return noKey // nothing can be recorded yet
 	}
 	record := Record(r.Own.Identity().Cert)
-	if _, ok := view.Certificate(record.Serial); ok {
-		return noKey
+	record.CA = cas.NumberFor(r.Own.Identity().CA.Raw)
+	if _, ok := view.Certificate(record.Serial); !ok {
+		if err := r.Registry.Record(ctx, record); err != nil {
+			return fmt.Errorf("record the hub's certificate: %w", err)
+		}
 	}
-	if err := r.Registry.Record(ctx, record); err != nil {
-		return fmt.Errorf("record the hub's certificate: %w", err)
+	return errors.Join(noKey, r.reportRotation(ctx, view, cas))
+}
+
+// takeOverCAs makes the hub use the CAs of the state, if it does not yet.
+func (r Renewal) takeOverCAs(cas state.CAs) error {
+	plan, err := planAuthorities(cas, r.Own.cfg.Now())
+	if err != nil || plan.version == r.Own.version {
+		return err
 	}
-	return noKey
+	signing := r.Own.authority
+	if signing == nil || !bytes.Equal(signing.cert.Raw, plan.signing.Cert) {
+		if signing, err = r.Registry.openAuthority(plan.signing); err != nil {
+			return err
+		}
+	}
+	web := signing
+	if plan.web != plan.signing {
+		if web, err = r.Registry.openAuthority(plan.web); err != nil {
+			return err
+		}
+	}
+	return r.Own.takeOver(plan, signing, web)
+}
+
+// reportRotation commits how far this hub is with the newest CA. It repeats a step that should have completed the
+// rotation: a hub that was missing may have been removed.
+func (r Renewal) reportRotation(ctx context.Context, view *state.View, cas state.CAs) error {
+	if len(cas) == 0 || cas.Newest().SettledAt != 0 {
+		return nil
+	}
+	newest, id := cas.Newest(), r.Own.Identity()
+	hub := fleet.HubID(id.Name)
+	step := state.CAHubStep{Number: newest.Number, Hub: hub, Renewed: string(id.CA.Raw) == string(newest.Cert), Now: r.Own.cfg.Now().UnixNano()}
+	done := newest.Stored
+	if step.Renewed {
+		done = newest.Renewed
+	}
+	if slices.Contains(done, hub) && !hasAll(done, view.Hubs()) {
+		return nil
+	}
+	if err := r.Registry.commit(ctx, step); err != nil {
+		return fmt.Errorf("record the hub's part in the rotation to CA %d: %w", newest.Number, err)
+	}
+	return nil
+}
+
+// hasAll reports whether a list has all hubs.
+func hasAll(ids []fleet.HubID, hubs []state.HubAddr) bool {
+	return !slices.ContainsFunc(hubs, func(h state.HubAddr) bool { return !slices.Contains(ids, h.ID) })
 }

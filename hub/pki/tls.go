@@ -13,43 +13,52 @@ import (
 )
 
 // ServerTLS returns the function for transport.Config.TLS: the server's TLS for each offered protocol.
-// Enrolment shows the CA and accepts an edge's certificate, for a renewal; sessions need an edge's
-// certificate, calls and Raft a hub's. An expired edge certificate passes here, so that CheckEdge can
-// refuse it with a message. self is called for each handshake, and its CA never changes.
+// Enrolment shows the CAs and accepts an edge's certificate, for a renewal; sessions need an edge's
+// certificate, calls and Raft a hub's. An edge's certificate that has expired, or of a CA that was replaced, passes
+// here, so that CheckEdge can refuse it with a message. self is called for each handshake.
 func ServerTLS(self func() *identity.Identity, now func() time.Time) func(alpn []string) (*tls.Config, error) {
-	ca := self().CA
-	server := func(alpn string, extra ...[]byte) *tls.Config {
+	server := func(alpn string) *tls.Config {
 		return &tls.Config{
 			MinVersion: tls.VersionTLS13,
 			NextProtos: []string{alpn},
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-				own := self().Certificate()
-				own.Certificate = append(slices.Clone(own.Certificate), extra...)
+				id := self()
+				own := id.Certificate()
+				if alpn == syncproto.ALPNEnroll {
+					for _, ca := range slices.Concat(id.Authorities(), id.Former) {
+						own.Certificate = append(own.Certificate, ca.Raw)
+					}
+				}
 				return &own, nil
 			},
 		}
 	}
-	mutual := func(alpn, role string, at func() time.Time) *tls.Config {
+	checkEdge := func(cs tls.ConnectionState) error {
+		id := self()
+		return identity.Check{CA: id.CA, Also: slices.Concat(id.Also, id.Former), Role: fleet.RoleEdge}.Verify(cs.PeerCertificates)
+	}
+	checkHub := func(cs tls.ConnectionState) error {
+		id := self()
+		return identity.Check{CA: id.CA, Also: id.Also, Role: fleet.RoleHub, Now: now()}.Verify(cs.PeerCertificates)
+	}
+	mutual := func(alpn string, check func(tls.ConnectionState) error) *tls.Config {
 		c := server(alpn)
 		c.ClientAuth = tls.RequireAnyClientCert // VerifyConnection checks the certificate
-		c.VerifyConnection = func(cs tls.ConnectionState) error {
-			return identity.Check{CA: ca, Role: role, Now: at()}.Verify(cs.PeerCertificates)
-		}
+		c.VerifyConnection = check
 		return c
 	}
-	anyTime := func() time.Time { return time.Time{} }
-	enrol := server(syncproto.ALPNEnroll, ca.Raw)
+	enrol := server(syncproto.ALPNEnroll)
 	enrol.ClientAuth = tls.RequestClientCert
 	enrol.VerifyConnection = func(cs tls.ConnectionState) error {
 		if len(cs.PeerCertificates) == 0 {
 			return nil
 		}
-		return identity.Check{CA: ca, Role: fleet.RoleEdge}.Verify(cs.PeerCertificates)
+		return checkEdge(cs)
 	}
 	configs := map[string]*tls.Config{
-		syncproto.ALPNEdge:   mutual(syncproto.ALPNEdge, fleet.RoleEdge, anyTime),
-		syncproto.ALPNHub:    mutual(syncproto.ALPNHub, fleet.RoleHub, now),
-		syncproto.ALPNRaft:   mutual(syncproto.ALPNRaft, fleet.RoleHub, now),
+		syncproto.ALPNEdge:   mutual(syncproto.ALPNEdge, checkEdge),
+		syncproto.ALPNHub:    mutual(syncproto.ALPNHub, checkHub),
+		syncproto.ALPNRaft:   mutual(syncproto.ALPNRaft, checkHub),
 		syncproto.ALPNEnroll: enrol,
 	}
 	return func(alpn []string) (*tls.Config, error) {
