@@ -60,6 +60,7 @@ type Hub struct {
 	node      *consensus.Node
 	bootstrap *bootstrap.Bootstrap
 	members   *members.Members
+	rotation  pki.Rotation
 	keyring   *pki.Keyring
 	enrolment *pki.Enrolment
 	secrets   *secrets.Secrets

@@ -153,6 +153,7 @@ func (h *Hub) serveCalls() {
 	methodRaftStatus.Handle(h.peers, func(context.Context, string, struct{}) (api.Standing, error) { return h.raftStatus(), nil })
 	h.restorer.ServeCalls()
 	h.keyring.ServeCalls()
+	h.rotation.ServeCalls()
 	h.locks.ServeCalls()
 }
 
@@ -292,7 +293,7 @@ func (h *Hub) openEdges() error {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: h.liveness,
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
-		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now, Decrypt: h.decryptVariable,
+		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now, Decrypt: h.decryptVariable, CAs: h.own.Accepted,
 		Log: h.log.With("component", "gateway"),
 	})
 	return err
@@ -364,6 +365,7 @@ func (h *Hub) openEnrolment() error {
 		Dir: h.dir.File(pki.Folder), Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
 		Others: h.bootstrap.OtherHubs, Log: h.log,
 	}, h.creds.StateKeys)
+	h.rotation = pki.Rotation{Registry: h.stateRegistry(), Hub: h.hubID(), Peers: h.peers, Now: h.cfg.Now}
 	var err error
 	h.enrolment, err = pki.NewEnrolment(pki.EnrolConfig{
 		Registry: h.stateRegistry(),
@@ -402,7 +404,7 @@ func (h *Hub) openAPI() error {
 		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled, Log: h.log.With("component", "access"),
 	})
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit,
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit, CA: h.rotation,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Logins: login.New(login.Config{State: h.store, Wrap: h.keyring, Now: h.cfg.Now, Log: h.log.With("component", "login")}),
 		Access: h.access, ACLResetFile: h.dir.File("acl-bootstrap-reset"),

@@ -275,7 +275,7 @@ func refusalFromResult(res state.Result) syncproto.Refused {
 // desired state, and records the heartbeat.
 func (s *session) firstAcknowledge(ctx context.Context, h syncproto.Heartbeat, ack syncproto.HeartbeatAck) []syncproto.Output {
 	ack.TTL, ack.HubTime = s.gw.cfg.Beats.TTL(s.pool), s.gw.cfg.Now().UnixNano()
-	ack.NeedNode = s.mustDescribe(h)
+	ack.NeedNode, ack.CAs = s.mustDescribe(h), s.casIfChanged(h)
 	s.gw.cfg.Beats.RecordHeartbeat(s.node, ack.Epoch, ack.TTL)
 	out := s.machine.Acknowledge(ack)
 	s.work.Go(func() error { s.desiredSender.runSendLoop(ctx, ack.Epoch); return nil })
@@ -292,7 +292,7 @@ func (s *session) acknowledgeHeartbeat(h syncproto.Heartbeat, hubs []string) []s
 	s.pool, s.status = node.NodePool, node.Status
 	ack := syncproto.HeartbeatAck{
 		Status: node.Status, TTL: s.gw.cfg.Beats.TTL(node.NodePool), HubTime: s.gw.cfg.Now().UnixNano(),
-		Hubs: hubs, NeedNode: s.mustDescribe(h), Applied: node.Applied,
+		Hubs: hubs, NeedNode: s.mustDescribe(h), Applied: node.Applied, CAs: s.casIfChanged(h),
 	}
 	if node.Status != fleet.NodeReady {
 		ack.Reason = node.StatusDescription
@@ -361,6 +361,38 @@ func (s *session) mustDescribe(h syncproto.Heartbeat) bool {
 		return true
 	}
 	return len(h.Hash) > 0 && node.DescriptionHash != string(h.Hash) && node.DescriptionHash != hex.EncodeToString(h.Hash)
+}
+
+// casIfChanged returns the CAs (DER) of which the edge is to accept hubs, unless it was told them in this session or
+// knows them: its node says so, and its certificate is of the one that signs. Otherwise it returns nil.
+func (s *session) casIfChanged(h syncproto.Heartbeat) [][]byte {
+	if s.gw.cfg.CAs == nil {
+		return nil
+	}
+	now := s.gw.cfg.CAs()
+	if now == nil || s.cas == now {
+		return nil
+	}
+	first := s.cas == nil
+	s.cas = now
+	if first && s.heldCAs(h) == now.Held {
+		if chain := s.conn.State().PeerCertificates; len(chain) > 0 && bytes.Equal(chain[0].AuthorityKeyId, now.Signer) {
+			return nil
+		}
+	}
+	return now.Certs
+}
+
+// heldCAs returns what the edge says of the CAs that it has, in a heartbeat or before; "": nothing that is current.
+func (s *session) heldCAs(h syncproto.Heartbeat) string {
+	if h.Node != nil {
+		return h.Node.Attributes[fleet.AttributeCAs]
+	}
+	node, ok := s.gw.cfg.State.View().Node(s.node)
+	if !ok || s.mustDescribe(h) {
+		return ""
+	}
+	return node.Attributes[fleet.AttributeCAs]
 }
 
 // hubsIfChanged returns the addresses that edges may dial if they differ from those last sent to this edge, and

@@ -36,15 +36,17 @@ const (
 	probeTimeout = time.Second
 )
 
-// Config of a Gateway. All but Decrypt, Now, Log and the durations are required.
+// Config of a Gateway. All but CAs, Decrypt, Now, Log and the durations are required.
 type Config struct {
-	Hub       fleet.HubID
-	State     *state.Store
-	Apply     state.Applier
-	Beats     HeartbeatTracker
-	Hubs      func() []string // addresses that edges may dial
-	Term      func() uint64   // of Raft
-	Led       func() bool     // whether this hub knows of a leader
+	Hub   fleet.HubID
+	State *state.Store
+	Apply state.Applier
+	Beats HeartbeatTracker
+	Hubs  func() []string // addresses that edges may dial
+	// CAs returns the CAs of which edges are to accept hubs; nil, or an answer of nil: they know it already.
+	CAs       func() *state.AcceptedCAs
+	Term      func() uint64 // of Raft
+	Led       func() bool   // whether this hub knows of a leader
 	Elsewhere RemoteSessions
 	// Renew asks the leader to renew this hub's lease on its sessions.
 	Renew func(ctx context.Context) error

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +48,7 @@ type hub struct {
 	gateway   *gateway.Gateway
 	addr      net.Addr
 	authority *pki.Authority
+	cas       atomic.Pointer[state.AcceptedCAs] // that edges are told of
 }
 
 type options struct {
@@ -91,6 +93,7 @@ func newHub(tb testing.TB, opts options) *hub {
 		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
 			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil
 		},
+		CAs: h.cas.Load,
 		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, LeaseFor: opts.lease,
 		Renew: func(context.Context) error {
 			if opts.leaderless {

@@ -48,8 +48,9 @@ type session struct {
 	opened             bool // committed
 	pool               string
 	hubs               []string
-	status             fleet.NodeStatus // last one sent to the edge
-	inFlight           []state.NodeRows // not yet answered, oldest first
+	cas                *state.AcceptedCAs // last ones considered for the edge; nil: none yet
+	status             fleet.NodeStatus   // last one sent to the edge
+	inFlight           []state.NodeRows   // not yet answered, oldest first
 	received           received
 	readyProgress      readyProgress
 	pendingDescription *syncproto.Heartbeat // newest one that waits for the edge's allowance; nil: none
