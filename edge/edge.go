@@ -3,6 +3,7 @@ package edge
 import (
 	"cmp"
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -79,13 +80,18 @@ type Edge struct {
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
+	saving sync.Mutex // held while files of the identity are written, and before mu
+
 	mu          sync.Mutex
-	identity    *identity.Identity // nil: not enrolled yet
-	link        *link.Link         // nil: not enrolled yet
-	enrolErr    error              // error of the last attempt to enrol
-	renewErr    error              // error of the last attempt to renew the certificate
-	certRefused bool               // a hub said that the certificate ended too long ago
-	desired     fleet.Index        // newest journaled index
+	identity    *identity.Identity  // nil: not enrolled yet
+	heldCAs     string              // names of the CAs of identity
+	accepted    []*x509.Certificate // CAs of which hubs are to be accepted, as a hub said; the first one signs; nil: none did
+	link        *link.Link          // nil: not enrolled yet
+	enrolErr    error               // error of the last attempt to enrol
+	renewErr    error               // error of the last attempt to renew the certificate
+	certRefused bool                // a hub said that the certificate ended too long ago
+	caEnded     bool                // a hub said that the certificate's CA is accepted no longer
+	desired     fleet.Index         // newest journaled index
 }
 
 // Open checks cfg, locks the data directory and opens the journal. It needs no network. An error that
@@ -408,7 +414,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Journal: e.journal, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
 		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
-		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd,
+		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd, AcceptCAs: e.acceptCAs,
 		FenceChanged: e.allocs.TriggerReconcile, // a fence holds back starts
 		Received:     e.cfg.Received,
 		Log:          e.log.With("component", "link"),

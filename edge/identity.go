@@ -85,8 +85,23 @@ func (e *Edge) loadIdentity(cert []byte) error {
 		return fleet.Errorf(fleet.CodeInvalid, "read the identity in %s: %w", e.dir.File("identity"), err).
 			WithHint("restore the folder, or remove %s and start with a join token", e.dir.File(certFile))
 	}
-	e.identity, e.node = id, fleet.NodeID(id.Name)
+	e.setIdentity(id)
+	e.node = fleet.NodeID(id.Name)
 	return nil
+}
+
+// setIdentity makes the edge use an identity, which is on the disk.
+func (e *Edge) setIdentity(id *identity.Identity) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.identity, e.heldCAs = id, identity.CAIDs(id.Authorities())
+}
+
+// namesOfCAs returns the names of the CAs of which the edge accepts hubs; "": it is not enrolled yet.
+func (e *Edge) namesOfCAs() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heldCAs
 }
 
 // loadJoinToken sets e.token from the configured file, for an edge without a certificate. It returns an error if
@@ -142,13 +157,13 @@ func (e *Edge) enrolWithRetry(ctx context.Context) error {
 	return backoff.Retry(func() error {
 		id, answer, err := e.enrolOnce(ctx, e.cfg.Hubs, applicant)
 		if err == nil {
-			err = e.saveIdentity(ctx, answer)
+			err = e.saveIdentity(ctx, id, answer)
 		}
 		pause.busy = errors.Is(err, transport.ErrBusy)
-		e.mu.Lock()
 		if err == nil {
-			e.identity = id
+			e.setIdentity(id)
 		}
+		e.mu.Lock()
 		e.enrolErr = err
 		e.mu.Unlock()
 		switch {
@@ -229,18 +244,18 @@ func enrolAt(ctx context.Context, d enroll.Dialer, hub string, a enroll.Applican
 	return id, answer, nil
 }
 
-// saveIdentity journals the cluster and its hubs, and writes the CA and the certificate that a hub issued, the
+// saveIdentity journals the cluster and its hubs, and writes the CAs and the certificate that a hub issued, the
 // certificate last: it makes the edge enrolled.
-func (e *Edge) saveIdentity(ctx context.Context, answer syncproto.Enrolled) error {
+func (e *Edge) saveIdentity(ctx context.Context, id *identity.Identity, answer syncproto.Enrolled) error {
 	known := e.journal.Link()
 	known.Hubs, known.Cluster = answer.Hubs, answer.Cluster
 	if err := e.journal.PutLink(ctx, known, nil); err != nil {
 		return err
 	}
-	if err := e.dir.Write(caFile, identity.EncodeCert(answer.CA), 0o600); err != nil {
+	if err := e.dir.Write(caFile, identity.EncodeCerts(id.Authorities()), 0o600); err != nil {
 		return err
 	}
-	return e.dir.Write(certFile, identity.EncodeCert(answer.Cert), 0o600)
+	return e.dir.Write(certFile, identity.EncodeCert(id.Cert.Raw), 0o600)
 }
 
 // enrolKey returns the stored key of an earlier attempt, or makes one and writes it. It is written before a hub

@@ -75,37 +75,69 @@ func (e *Edge) wakeRenewal() {
 func (e *Edge) noteHeartbeatAck() {
 	now := e.trustedNow()
 	e.mu.Lock()
-	e.certRefused = false
-	due := e.identity.Due(now)
+	e.certRefused, e.caEnded = false, false
+	due := e.isDueLocked(now)
 	e.mu.Unlock()
 	if due {
 		e.wakeRenewal()
 	}
 }
 
-// noteSessionEnd wakes the renewal if a hub refused the certificate as ended. The link calls it after each
+// isDueLocked reports whether the certificate is to be renewed at a time: it ends soon, or another CA signs now. The
+// caller holds e.mu.
+func (e *Edge) isDueLocked(now time.Time) bool {
+	return e.identity.Due(now) || len(e.accepted) > 0 && !e.accepted[0].Equal(e.identity.CA)
+}
+
+// acceptCAs stores the CAs (DER) of which the edge is to accept hubs, and wakes the renewal if another one signs now.
+// The CA of the edge's own certificate stays until that is renewed.
+func (e *Edge) acceptCAs(ders [][]byte) error {
+	cas, err := identity.ParseCAs(ders)
+	if err != nil {
+		return err
+	}
+	e.saving.Lock()
+	defer e.saving.Unlock()
+	e.mu.Lock()
+	e.accepted = cas
+	next, held := e.identity.WithAuthorities(cas), e.heldCAs
+	e.mu.Unlock()
+	if names := identity.CAIDs(next.Authorities()); names != held {
+		if err := e.dir.Write(caFile, identity.EncodeCerts(next.Authorities()), 0o600); err != nil {
+			return err
+		}
+		e.setIdentity(next)
+		e.log.Info("the cluster's CAs have changed", "cas", names)
+	}
+	return nil
+}
+
+// noteSessionEnd wakes the renewal if a hub refused the certificate as ended, or its CA. The link calls it after each
 // session. This machine may not know that the certificate has ended, because its time does not count while it
 // is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
-	if err.Code != fleet.CodeCertExpiry {
+	if err.Code != fleet.CodeCertExpiry && err.Code != fleet.CodeCAEnded {
 		return
 	}
 	e.mu.Lock()
-	e.certRefused = true
+	e.certRefused, e.caEnded = err.Code == fleet.CodeCertExpiry, err.Code == fleet.CodeCAEnded
 	e.mu.Unlock()
 	e.wakeRenewal()
 }
 
 // renewalDue reports whether the certificate must be renewed, and how long to wait before. A certificate that hubs
-// refuse can only be renewed with a join token.
+// refuse because of its age can only be renewed with a join token. One whose CA has ended is renewed at once.
 func (e *Edge) renewalDue() (wait time.Duration, ok bool) {
+	now := e.trustedNow()
 	e.mu.Lock()
-	id, tooLate := e.identity, e.certRefused
+	id, tooLate, caEnded, due := e.identity, e.certRefused, e.caEnded, e.isDueLocked(now)
 	e.mu.Unlock()
-	if tooLate {
+	switch {
+	case caEnded:
+		return 0, true
+	case tooLate:
 		return 0, e.cfg.TokenFile != "" // without a token the hubs would refuse again
-	}
-	if !id.Due(e.trustedNow()) {
+	case !due:
 		return 0, false
 	}
 	return rand.N(renewSpread(id.Cert.NotAfter.Sub(id.Cert.NotBefore)) + 1), true
@@ -132,13 +164,40 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("renew the certificate: %w", err)
 	}
+	if err := e.saveRenewed(renewed); err != nil {
+		return err
+	}
+	e.log.Info("certificate renewed", "ended", id.Cert.NotAfter, "until", renewed.Cert.NotAfter)
+	return nil
+}
+
+// saveRenewed writes a renewed certificate, and makes the edge use it. Its CA is written before, beside the others: a
+// crash between leaves a certificate whose CA is there.
+func (e *Edge) saveRenewed(renewed *identity.Identity) error {
+	e.saving.Lock()
+	defer e.saving.Unlock()
+	e.mu.Lock()
+	now, accepted := e.identity, e.accepted
+	e.mu.Unlock()
+	renewed = renewed.WithAuthorities(now.Authorities())
+	if !renewed.CA.Equal(now.CA) {
+		if err := e.dir.Write(caFile, identity.EncodeCerts(renewed.Authorities()), 0o600); err != nil {
+			return err
+		}
+	}
 	if err := e.dir.Write(certFile, identity.EncodeCert(renewed.Cert.Raw), 0o600); err != nil {
 		return err
 	}
+	if next := renewed.WithAuthorities(accepted); len(accepted) > 0 && len(next.Also) < len(renewed.Also) {
+		if err := e.dir.Write(caFile, identity.EncodeCerts(next.Authorities()), 0o600); err != nil {
+			return err
+		}
+		renewed = next
+	}
+	e.setIdentity(renewed)
 	e.mu.Lock()
-	e.identity, e.certRefused = renewed, false
+	e.certRefused, e.caEnded = false, false
 	e.mu.Unlock()
-	e.log.Info("certificate renewed", "ended", id.Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	return nil
 }
 

@@ -16,18 +16,18 @@ import (
 // linkEdge implements link.Edge: it passes deliveries to the allocations and answers requests of hubs.
 type linkEdge struct{ e *Edge }
 
-// Describe returns this machine's node and its hash. While the disk is almost full, the node says so.
+// Describe returns this machine's node and its hash. The node names the CAs that the edge has, and says so while the disk
+// is almost full.
 func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
 	node = l.e.describer.Node()
+	added := map[string]string{fleet.AttributeCAs: l.e.namesOfCAs()}
 	if why := l.e.space.WhyFull(); why != "" {
-		node.Attributes = maps.Clone(node.Attributes)
-		if node.Attributes == nil {
-			node.Attributes = map[string]string{}
-		}
-		node.Attributes[fleet.AttributeDiskFull] = why
-		sum := sha256.Sum256([]byte(node.DescriptionHash + why))
-		node.DescriptionHash = hex.EncodeToString(sum[:descriptionHashBytes])
+		added[fleet.AttributeDiskFull] = why
 	}
+	sum := sha256.Sum256([]byte(node.DescriptionHash + added[fleet.AttributeCAs] + added[fleet.AttributeDiskFull]))
+	node.DescriptionHash = hex.EncodeToString(sum[:descriptionHashBytes])
+	maps.Copy(added, node.Attributes)
+	node.Attributes = added
 	return []byte(node.DescriptionHash), node
 }
 

@@ -57,6 +57,11 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 	if err := s.cfg.Journal.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered heartbeat not journaled", "error", err)
 	}
+	if len(e.Ack.CAs) > 0 {
+		if err := s.cfg.AcceptCAs(e.Ack.CAs); err != nil { // the next session's hub names them again
+			s.log.Error("the cluster's CAs not stored", "error", err)
+		}
+	}
 	s.cfg.Answered()
 	s.roundTripCheckAt, s.roundTripStats = s.monotonicNow()+measureAfter, s.hubConn.conn.Stats()
 	sent := s.monotonicNow() - e.RTT

@@ -106,6 +106,9 @@ type Config struct {
 	Answered     func()
 	Ended        func(why *fleet.Error)
 	FenceChanged func()
+	// AcceptCAs stores the CAs (DER) of which the edge is to accept hubs from now on; the first one signs certificates.
+	// nil: they are ignored.
+	AcceptCAs func(cas [][]byte) error
 	// Received is called with each message of a hub before it is handled, by any goroutine; nil: no call. For tests.
 	Received func(m syncproto.Message)
 
@@ -167,6 +170,9 @@ func New(cfg Config) (*Link, error) {
 	}
 	if cfg.FenceChanged == nil {
 		cfg.FenceChanged = func() {}
+	}
+	if cfg.AcceptCAs == nil {
+		cfg.AcceptCAs = func([][]byte) error { return nil }
 	}
 	if cfg.Ended == nil {
 		cfg.Ended = func(*fleet.Error) {}
