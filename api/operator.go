@@ -135,3 +135,53 @@ type RaftConfiguration struct {
 
 // LeadershipTransfer says which hub led and which one was asked to lead ("": any).
 type LeadershipTransfer struct{ From, To fleet.HubID }
+
+// CAStatus says which certificate authorities the cluster has, and how far a rotation is.
+type CAStatus struct {
+	CAs []CA // the oldest first
+	// UnderWay says that a rotation is not over: HubsMissing are the hubs that it waits for.
+	UnderWay    bool
+	HubsMissing []fleet.HubID
+	Edges       int // of the cluster, without those that were revoked
+	// EdgesMissing are edges that do not have the newest CA yet, at most 1000 of EdgesMissingTotal.
+	EdgesMissing      []CAEdge
+	EdgesMissingTotal int
+	Index             fleet.Index
+}
+
+// CA is one certificate authority of a cluster.
+type CA struct {
+	Number   uint64 // 1 for the cluster's first
+	ID       string // beginning of the hash
+	Hash     string // SHA-256 of the certificate, as skerry context add --ca-hash reads it
+	Subject  string
+	NotAfter time.Time
+	Status   string // distributing, signing, replaced or ended
+	// GraceEnd is until when edges get in with a certificate of this CA without a proof of their key; nil: no end is set.
+	GraceEnd *time.Time    `json:",omitempty"`
+	Hubs     []fleet.HubID // that have it
+	Edges    int           // that accept hubs of it
+	// EdgesCertified is the number of edges whose newest certificate is of this CA.
+	EdgesCertified int
+}
+
+// CAEdge is an edge that does not have the newest CA.
+type CAEdge struct {
+	ID     fleet.NodeID
+	Name   string
+	Status fleet.NodeStatus
+	CA     uint64 // that signed its certificate
+}
+
+// RotateCARequest replaces the CA. Grace ("400h") is how long edges get in with a certificate of the CA that is replaced;
+// "": 400 days.
+type RotateCARequest struct {
+	Grace string
+}
+
+// RotatedCA answers the beginning of a rotation.
+type RotatedCA struct {
+	Number uint64 // of the new CA
+	Hash   string
+	Index  fleet.Index
+}

@@ -126,6 +126,12 @@ type Secrets interface {
 	CheckKeys(v *state.View) error
 }
 
+// CA replaces the cluster's certificate authority.
+type CA interface {
+	// Begin commits another CA. grace is how long edges get in with a certificate of the one that is replaced.
+	Begin(ctx context.Context, grace time.Duration) (state.CA, fleet.Index, error)
+}
+
 // Locks keeps the locks of variables alive.
 type Locks interface {
 	// RenewLock starts the TTL of a lock again. CodeConflict: the variable does not have that lock any more.
@@ -159,6 +165,7 @@ type Config struct {
 	Secrets Secrets
 	Locks   Locks
 	Audit   Audit            // nil: none is kept
+	CA      CA               // nil: it cannot be replaced
 	Access  *access.Resolver // who may do what; nil: everybody everything
 	Logins  *login.Logins    // who may log in by an auth method; nil: nobody
 	Metrics prometheus.Gatherer
@@ -278,6 +285,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.prefetchEndpoints(),
 		a.tokenEndpoints(),
 		a.keyringEndpoints(),
+		a.caEndpoints(),
 		a.variableEndpoints(),
 		a.auditEndpoints(),
 		a.aclEndpoints(),

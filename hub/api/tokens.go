@@ -81,11 +81,11 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {
 		return nil, 0, err
 	}
-	cluster, ok := a.cfg.State.View().Cluster()
-	if !ok {
+	cas := a.cfg.State.View().CAs()
+	if len(cas) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeUnavailable, "create a join token: this hub does not know its cluster yet")
 	}
-	token := identity.NewToken(cluster.CACert)
+	token := identity.NewToken(cas[cas.Signing()].Cert)
 	kept.ID, kept.Hash = token.ID, identity.HashSecret(token.Secret)
 	res, err := a.commitCommand(r.Context(), state.Token{Token: kept})
 	if err != nil {

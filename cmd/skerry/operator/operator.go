@@ -25,6 +25,7 @@ func Command(s *command.Session, recover *cobra.Command) *cobra.Command {
 		command.Group("scheduler", "Show and change the scheduler configuration", getConfigCommand(s), setConfigCommand(s)),
 		command.Group("root", "Manage the root of the cluster's encryption",
 			command.Group("keyring", "Show and change the keys that encrypt variables", listKeysCommand(s), rotateKeyCommand(s), removeKeyCommand(s))),
+		command.Group("ca", "Replace the certificate authority of the cluster", rotateCACommand(s), caStatusCommand(s)),
 		command.Group("snapshot", "Save, inspect and restore snapshots of the cluster's state",
 			saveCommand(s), restoreCommand(s), inspectCommand(s)))
 }
