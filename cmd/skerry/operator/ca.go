@@ -62,7 +62,7 @@ func writeCAStatus(out *console.Output, s api.CAStatus) {
 	if s.EdgesMissingTotal == 0 {
 		return
 	}
-	out.Line("\n%d edges do not have the newest CA yet. They get it with their next session:", s.EdgesMissingTotal)
+	out.Line("\nEdges that do not have the newest CA yet, and get it with their next session (%d):", s.EdgesMissingTotal)
 	missing := console.NewTable("ID", "NAME", "STATUS", "CERTIFICATE OF CA")
 	for _, e := range s.EdgesMissing {
 		missing.Add(fleet.Short(e.ID), e.Name, e.Status, e.CA)
