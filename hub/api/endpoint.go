@@ -146,7 +146,7 @@ func (e endpoint) routerPatterns() []string {
 // ambiguous are the routes that the router refuses beside others: /v1/node/pool/history fits two. ofNode and
 // serveUnrouted call what serves them.
 var ambiguous = map[string]bool{
-	"GET /v1/node/{id}/allocations": true, "GET /v1/node/{id}/history": true,
+	"GET /v1/node/{id}/allocations": true, "GET /v1/node/{id}/history": true, "GET /v1/node/{id}/exposure": true,
 	"GET /v1/node/pool/{name}": true, "PUT /v1/node/pool/{name}": true, "POST /v1/node/pool/{name}": true,
 }
 

@@ -22,7 +22,7 @@ import (
 // Command is skerry node.
 func Command(s *command.Session) *cobra.Command {
 	return command.Group("node", "Show and drain nodes: the machines that run an edge agent",
-		statusCommand(s), historyCommand(s), drainCommand(s), eligibilityCommand(s), purgeCommand(s), revokeCommand(s),
+		statusCommand(s), historyCommand(s), exposureCommand(s), drainCommand(s), eligibilityCommand(s), purgeCommand(s), revokeCommand(s),
 		readmitCommand(s), revocationsCommand(s), poolCommand(s))
 }
 

@@ -1,0 +1,48 @@
+package node
+
+import (
+	"github.com/spf13/cobra"
+
+	"skerry/api"
+	"skerry/cmd/console"
+	"skerry/cmd/skerry/command"
+	"skerry/fleet"
+)
+
+func exposureCommand(s *command.Session) *cobra.Command {
+	return &cobra.Command{
+		Use: "exposure ID", Short: "List what a node knew, to replace it after a theft", Args: cobra.ExactArgs(1),
+		Long: `List what a node knew: the allocations that were placed on it, and the variables that they may read. No values are shown.
+Revoke a stolen node first. Then give every listed variable another value, and what it stands for, such as a password: a
+variable is changed once its value is newer than the revocation.`,
+		RunE: command.Show(s, func(c *command.Call) (api.NodeExposure, error) {
+			node, err := c.FindNode(c.Args[0])
+			if err != nil {
+				return api.NodeExposure{}, err
+			}
+			return c.Hub.NodeExposure(c.Context(), node.ID)
+		}, writeExposure),
+	}
+}
+
+func writeExposure(out *console.Output, e api.NodeExposure) {
+	out.Line("Node %s  %s\n", e.NodeID, e.Name)
+	if len(e.Variables) == 0 {
+		out.Line("No variable that you may list was on the node.")
+	} else {
+		t := console.NewTable("NAMESPACE", "VARIABLE", "CHANGED SINCE", "MODIFIED", "INDEX", "ALLOCATIONS")
+		for _, v := range e.Variables {
+			t.Add(v.Namespace, v.Path, v.Changed, v.ModifyTime, v.ModifyIndex, len(v.Allocations))
+		}
+		out.Table(t)
+	}
+	if len(e.Allocations) == 0 {
+		return
+	}
+	out.Line("")
+	t := console.NewTable("ALLOCATION", "NAMESPACE", "JOB", "GROUP", "STATUS")
+	for _, a := range e.Allocations {
+		t.Add(fleet.Short(a.ID), a.Namespace, a.JobID, a.TaskGroup, a.ClientStatus)
+	}
+	out.Table(t)
+}

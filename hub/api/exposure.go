@@ -1,0 +1,60 @@
+package api
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"time"
+
+	"skerry/api"
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// nodeExposure answers with what an edge knew, so that it can be replaced after a theft: paths and versions, no values.
+// Variables and allocations of which the token may not know are left out.
+func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
+	answer := api.NodeExposure{NodeID: n.ID, Name: n.Name, Variables: []api.ExposedVariable{}, Allocations: []api.ExposedAlloc{}}
+	if since := lostSince(n); since != 0 {
+		at := time.Unix(0, since).UTC()
+		answer.Since = &at
+	}
+	g := grantOf(r)
+	found := map[[2]string]*api.ExposedVariable{}
+	for al := range v.AllocsByNode(n.ID) {
+		if g.allowsItem(al) {
+			answer.Allocations = append(answer.Allocations, api.ExposedAlloc{
+				ID: al.ID, Namespace: al.Namespace, JobID: al.JobID, TaskGroup: al.TaskGroup, ClientStatus: al.ClientStatus,
+			})
+		}
+		for _, path := range al.VariablePaths("") {
+			row, ok := v.Variable(al.Namespace, path)
+			if !ok || !g.allowsItem(row.VariableMeta) {
+				continue
+			}
+			key := [2]string{al.Namespace, path}
+			if found[key] == nil {
+				found[key] = &api.ExposedVariable{
+					Namespace: al.Namespace, Path: path, ModifyIndex: row.ModifyIndex, ModifyTime: time.Unix(0, row.ModifyTime).UTC(),
+					Changed: answer.Since != nil && row.ModifyTime > answer.Since.UnixNano(),
+				}
+			}
+			found[key].Allocations = append(found[key].Allocations, al.ID)
+		}
+	}
+	for _, one := range found {
+		answer.Variables = append(answer.Variables, *one)
+	}
+	slices.SortFunc(answer.Variables, func(x, y api.ExposedVariable) int {
+		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Path, y.Path))
+	})
+	return answer, max(v.TableIndex("variables"), v.TableIndex("allocs"), n.ModifyIndex, 1), nil
+}
+
+// lostSince returns when (UnixNano) an edge was revoked, or else lost; 0: it is connected.
+func lostSince(n *fleet.Node) int64 {
+	if n.Revoked != nil {
+		return n.Revoked.Time
+	}
+	return n.DisconnectedAt
+}

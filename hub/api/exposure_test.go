@@ -1,0 +1,57 @@
+package api_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"skerry/api"
+	"skerry/fleet"
+	"skerry/hub/state"
+)
+
+// What an edge knew is listed without values, and each token sees of it what it may list. A variable that was stored after
+// the revocation is known no longer.
+func TestNodeExposure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newTenants(t)
+		storeToken(t, w.hub, "auditor", `node { policy = "read" } namespace "blue" { policy = "read" variables { path "nomad/*" { capabilities = ["list"] } } }`)
+		job := "nomad/jobs/" + string(w.job.ID)
+		w.storeVariable("blue", job)
+		w.storeVariable("blue", job+"/other-group")
+		w.storeVariable("red", job)
+		ask := func(secret string) (e api.NodeExposure, body string) {
+			t.Helper()
+			answer := w.ask(http.MethodGet, "/v1/node/"+string(nodeID)+"/exposure", "", secret)
+			if answer.Code != http.StatusOK {
+				t.Fatalf("%s: %d %s", secret, answer.Code, answer.Body)
+			}
+			body = answer.Body.String()
+			if err := json.Unmarshal([]byte(body), &e); err != nil {
+				t.Fatal(err)
+			}
+			return e, body
+		}
+		e, _ := ask("auditor")
+		if len(e.Variables) != 1 || e.Variables[0].Path != job || e.Variables[0].Namespace != "blue" || e.Variables[0].Changed || e.Since != nil {
+			t.Fatalf("variables %+v, since %v", e.Variables, e.Since)
+		}
+		if len(e.Allocations) == 0 || len(e.Variables[0].Allocations) != 1 || e.Variables[0].Allocations[0] != w.alloc {
+			t.Fatalf("allocations %+v; of the variable %v", e.Allocations, e.Variables[0].Allocations)
+		}
+		if few, body := ask("nodes"); len(few.Variables) != 0 || len(few.Allocations) != 0 || strings.Contains(body, blueMark) {
+			t.Errorf("a token for nodes alone sees %s", body)
+		}
+		row, _ := w.hub.store.View().Variable("blue", job)
+		mustApply(t, w.hub, state.NodeRevoke{NodeID: nodeID, EvalSeed: "s", Now: row.ModifyTime + 1})
+		if e, _ := ask("auditor"); e.Since == nil || e.Variables[0].Changed {
+			t.Errorf("revoked: since %v, %+v", e.Since, e.Variables)
+		}
+		mustApply(t, w.hub, state.VariableStore{Namespace: "blue", Path: job, Sealed: row.Sealed, Now: row.ModifyTime + 2})
+		if e, _ := ask("auditor"); !e.Variables[0].Changed || e.Variables[0].ModifyIndex != fleet.Index(w.hub.index) {
+			t.Errorf("replaced: %+v", e.Variables)
+		}
+	})
+}
