@@ -15,6 +15,7 @@ type JoinToken struct {
 	Site        string     // likewise
 	MaxUses     uint64     // 0: any number
 	Uses        uint64     // machines that it admitted
+	AllowedKeys int        `json:",omitempty"` // number of keys in its list; 0: it admits any key
 	CreatedAt   time.Time  //
 	ExpiresAt   *time.Time // nil: never
 	// Admitted are the hubs ("hub:NAME") and edges ("edge:ID") that the token admitted. Lists leave it out.
@@ -29,6 +30,8 @@ type CreateTokenRequest struct {
 	Site        string
 	MaxUses     uint64
 	TTL         string // a duration; "": it never ends
+	// AllowKeys are the SHA-256 hashes (hexadecimal) of the public keys of the edges that it admits; none: any key.
+	AllowKeys []string `json:",omitempty"`
 }
 
 // CreatedToken is a new join token. Token has its secret, which no later answer shows.

@@ -149,6 +149,7 @@ func Command(use, version string) *cobra.Command {
 	}
 	f.Add(cmd.Flags())
 	console.AddConfigFlag(cmd.Flags())
+	cmd.AddCommand(keyCommand())
 	return cmd
 }
 

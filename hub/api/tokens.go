@@ -1,6 +1,9 @@
 package api
 
 import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"slices"
 	"time"
@@ -32,7 +35,7 @@ const (
 func tokenOf(t *state.JoinToken) api.JoinToken {
 	out := api.JoinToken{
 		ID: t.ID, Roles: t.Roles, Description: t.Description, NodePool: t.NodePool, Site: t.Site,
-		MaxUses: t.MaxUses, Uses: t.Uses, CreatedAt: time.Unix(0, t.CreatedAt).UTC(),
+		MaxUses: t.MaxUses, Uses: t.Uses, AllowedKeys: len(t.AllowKeys) / sha256.Size, CreatedAt: time.Unix(0, t.CreatedAt).UTC(),
 	}
 	if t.ExpiresAt != 0 {
 		end := time.Unix(0, t.ExpiresAt).UTC()
@@ -116,6 +119,10 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 			return kept, invalid("%v", err)
 		}
 	}
+	var err error
+	if kept.AllowKeys, err = parseAllowKeys(req); err != nil {
+		return kept, err
+	}
 	if req.TTL == "" {
 		return kept, nil
 	}
@@ -125,6 +132,30 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 	}
 	kept.ExpiresAt = now.Add(ttl).UnixNano()
 	return kept, nil
+}
+
+// parseAllowKeys returns the list of the keys that a token admits, as the state has it.
+func parseAllowKeys(req api.CreateTokenRequest) ([]byte, error) {
+	switch {
+	case len(req.AllowKeys) == 0:
+		return nil, nil
+	case req.Role != fleet.RoleEdge:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: only a token for edges has a list of keys")
+	case len(req.AllowKeys) > state.MaxAllowKeys:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: its list has %d keys, more than %d", len(req.AllowKeys), state.MaxAllowKeys).
+			WithHint("divide the list, and make a token for each part")
+	}
+	keys := make([][]byte, len(req.AllowKeys))
+	for i, text := range req.AllowKeys {
+		key, err := hex.DecodeString(text)
+		if err != nil || len(key) != sha256.Size {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: key %d of its list, %.80q, is not a SHA-256 hash of 64 hexadecimal digits", i+1, text).
+				WithHint("skerry-edge key shows the hash of a device's key")
+		}
+		keys[i] = key
+	}
+	slices.SortFunc(keys, bytes.Compare)
+	return bytes.Join(slices.CompactFunc(keys, bytes.Equal), nil), nil
 }
 
 // revokeToken removes a join token. The machines that it admitted stay.

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -70,10 +71,20 @@ func TestJoinTokens(t *testing.T) {
 	if status, _ := ask("DELETE", "/v1/join/token/"+made.ID, "", nil); status != http.StatusNotFound {
 		t.Fatalf("revoked twice: %d", status)
 	}
+	low, high := strings.Repeat("0a", 32), strings.Repeat("f0", 32)
+	if status, text := ask("POST", "/v1/join/tokens", `{"Role": "edge", "AllowKeys": ["`+high+`", "`+strings.ToUpper(low)+`", "`+high+`"]}`, &made); status != http.StatusOK || made.AllowedKeys != 2 {
+		t.Fatalf("%d %s", status, text)
+	}
+	if kept, _ := h.store.View().Token(made.ID); fmt.Sprintf("%x", kept.AllowKeys) != low+high {
+		t.Fatalf("kept the keys %x", kept.AllowKeys)
+	}
 	for body, says := range map[string]string{
 		`{}`: "the role", `{"Role": "king"}`: "the role", `{"Role": "hub", "Site": "x"}`: "no site", `{"Role": "edge", "TTL": "-1h"}`: "cannot end",
 		`{"Role": "edge", "TTL": "soon"}`: "cannot end", `{"Role": "edge", "NodePool": "all"}`: "all", `{"Role": "edge", "NodePool": "a b"}`: "a b",
-		`{"Role": "edge", "Description": "` + strings.Repeat("x", 300) + `"}`: "256 bytes",
+		`{"Role": "edge", "AllowKeys": ["abcd"]}`:                                   "key 1 of its list",
+		`{"Role": "hub", "AllowKeys": ["` + strings.Repeat("ab", 32) + `"]}`:        "only a token for edges",
+		`{"Role": "edge", "AllowKeys": [` + strings.Repeat(`"a",`, 10000) + `"a"]}`: "10001 keys, more than 10000",
+		`{"Role": "edge", "Description": "` + strings.Repeat("x", 300) + `"}`:       "256 bytes",
 	} {
 		if status, text := ask("PUT", "/v1/join/tokens", body, nil); status != http.StatusBadRequest || !strings.Contains(text, says) {
 			t.Errorf("%s: %d %s", body, status, text)

@@ -234,9 +234,12 @@ func Record(cert *x509.Certificate) state.Certificate {
 
 // requestedKey returns the SHA-256 of the public key in a certificate request.
 func requestedKey(csr []byte) ([]byte, error) {
+	if len(csr) > maxRequest {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "parse a certificate request: %d bytes, more than %d", len(csr), maxRequest)
+	}
 	req, err := x509.ParseCertificateRequest(csr)
 	if err != nil {
-		return nil, fmt.Errorf("parse a certificate request: %w", err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "parse a certificate request: %w", err)
 	}
 	sum := sha256.Sum256(req.RawSubjectPublicKeyInfo)
 	return sum[:], nil

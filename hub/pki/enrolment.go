@@ -325,5 +325,12 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 		return fleet.Errorf(fleet.CodeForbidden, "enrol: the join token %s is not for the role %q", token.ID, req.Role).
 			WithHint("its roles are: %v", token.Roles)
 	}
-	return nil
+	if len(token.AllowKeys) == 0 {
+		return nil
+	}
+	key, err := requestedKey(req.CSR)
+	if err == nil && !token.Admits(key) {
+		err = token.KeyRefusal("enrol", key)
+	}
+	return err
 }

@@ -2,6 +2,7 @@ package pki_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"errors"
 	"net"
@@ -484,4 +485,35 @@ func deadline(t *testing.T, short bool) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
+}
+
+// A token with a list of keys gives certificates for these alone: the request's signature proves that its sender has the
+// key. An edge that was away for too long needs such a key as well.
+func TestTokensOfListedKeys(t *testing.T) {
+	r := mustRegistry(t)
+	token := r.mustToken(0, fleet.RoleEdge)
+	listed, other := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID), mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID)
+	sum := sha256.Sum256(listed.Cert.RawSubjectPublicKeyInfo)
+	r.tokens[token.ID].AllowKeys = sum[:]
+	for name, try := range map[string]struct {
+		id   *identity.Identity
+		held *x509.Certificate
+		want fleet.Code
+	}{
+		"of the list":                   {id: listed},
+		"another":                       {id: other, want: fleet.CodeForbidden},
+		"of the list, away for long":    {id: listed, held: listed.Cert},
+		"another that was away as long": {id: other, held: other.Cert, want: fleet.CodeForbidden},
+	} {
+		csr, err := identity.NewRequest(try.id.Key, fleet.RoleEdge, nodeID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = mustEnrolment(t, r, start.Add(800*24*time.Hour)).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}, Cert: try.held}, syncproto.Enroll{
+			TokenID: token.ID, Secret: token.Secret, Role: fleet.RoleEdge, ID: nodeID, CSR: csr,
+		})
+		if fleet.CodeOf(err) != try.want {
+			t.Errorf("%s: got %v, want %q", name, err, try.want)
+		}
+	}
 }

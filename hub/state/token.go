@@ -2,7 +2,9 @@ package state
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"iter"
+	"sort"
 	"strings"
 
 	"skerry/fleet"
@@ -21,6 +23,30 @@ type JoinToken struct {
 	Site     string
 	MaxUses  uint64 // 0: no limit
 	Uses     uint64 // number of machines that it admitted
+	// AllowKeys are the SHA-256 hashes of the public keys that it admits, sorted, one after the other; empty: any key.
+	AllowKeys []byte
+}
+
+// MaxAllowKeys is how many public keys a join token may name.
+const MaxAllowKeys = 10_000
+
+// Admits reports whether the token admits a machine with a public key, of which key is the SHA-256.
+func (t *JoinToken) Admits(key []byte) bool {
+	if len(t.AllowKeys) == 0 {
+		return true
+	}
+	i := sort.Search(len(t.AllowKeys)/sha256.Size, func(i int) bool { return bytes.Compare(t.allowedKey(i), key) >= 0 })
+	return i < len(t.AllowKeys)/sha256.Size && bytes.Equal(t.allowedKey(i), key)
+}
+
+func (t *JoinToken) allowedKey(i int) []byte {
+	return t.AllowKeys[i*sha256.Size : (i+1)*sha256.Size]
+}
+
+// KeyRefusal is the error for a machine whose key the token does not admit. doing begins it.
+func (t *JoinToken) KeyRefusal(doing string, key []byte) *fleet.Error {
+	return fleet.Errorf(fleet.CodeForbidden, "%s: the join token %s is for other devices: its list does not have the key %x", doing, t.ID, key).
+		WithHint("skerry-edge key shows the hash of a device's key; make a token with a list that has it: skerry token create --allow-keys FILE")
 }
 
 // Admission records with which join token a hub or an edge got its first certificate. Renewals keep it.
@@ -96,6 +122,9 @@ func (t *tx) admitByToken(c Certificate) *fleet.Error {
 			WithHint("make another one on a hub: skerry token create")
 	}
 	token := *known
+	if !token.Admits(c.Key) {
+		return token.KeyRefusal("admit "+c.Subject, c.Key)
+	}
 	next := &Admission{Subject: c.Subject, Token: c.Token, Key: c.Key, NodePool: token.NodePool, Site: token.Site}
 	old := admissionTable.currentRow(t, key(c.Subject))
 	if old != nil {

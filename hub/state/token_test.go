@@ -83,3 +83,26 @@ func TestJoinTokenIsUsedUp(t *testing.T) {
 	w.mustApply(state.Token{Token: state.JoinToken{ID: "two"}}) // revoked while a machine asks
 	w.mustRefuse(fleet.CodeTokenBad, certificateBy("two", "k1", a))
 }
+
+// A token with a list of keys admits the machines of the list, each once for each node, and nobody else.
+func TestJoinTokenOfListedKeys(t *testing.T) {
+	w := clustered(newTestHarness(t))
+	hash := func(n byte) string { return string(bytes.Repeat([]byte{n}, 32)) }
+	w.mustApply(state.Token{Token: state.JoinToken{ID: "batch", Hash: []byte{1}, Roles: []string{"edge"}, AllowKeys: []byte(hash(3) + hash(5) + hash(9))}})
+	for n := byte(1); n <= 10; n++ {
+		c := certificateBy("batch", hash(n), fleet.NodeID(fleet.DeriveUUID("n", string(n))))
+		if n == 3 || n == 5 || n == 9 {
+			w.mustApply(c)
+		} else {
+			w.mustRefuse(fleet.CodeForbidden, c)
+		}
+	}
+	for name, key := range map[string]string{"no key": "", "half a key": hash(3)[:16], "two keys": hash(3) + hash(5)} {
+		if w.mustRefuse(fleet.CodeForbidden, certificateBy("batch", key, fleet.NodeID(fleet.DeriveUUID("n", name)))); t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	if token, _ := w.store.View().Token("batch"); token.Uses != 3 {
+		t.Fatalf("used %d times", token.Uses)
+	}
+}

@@ -1,6 +1,8 @@
 package operator
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"strings"
@@ -24,14 +26,20 @@ func TokenCommand(s *command.Session) *cobra.Command {
 func createTokenCommand(s *command.Session) *cobra.Command {
 	var req api.CreateTokenRequest
 	var ttl time.Duration
-	var file string
+	var file, list string
 	c := &cobra.Command{
 		Use: "create", Short: "Create a join token, and write it to standard output or to a file", Args: cobra.NoArgs,
 		Long: `Create a join token. The hubs keep only a hash of it, so this is the only time that it is shown: without --out it is
 written to standard output, with --out to a file that only its owner can read.
 
-With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it names itself.`,
-		RunE: s.Run(func(c *command.Call) error {
+With --node-pool and --site every node that the token admits is in that pool and at that site, whatever it names itself.
+With --allow-keys the token admits only devices of a list, such as a factory's: skerry-edge key shows a device's line of it.`,
+		RunE: s.Run(func(c *command.Call) (err error) {
+			if list != "" {
+				if req.AllowKeys, err = readKeyList(list); err != nil {
+					return err
+				}
+			}
 			if ttl != 0 {
 				req.TTL = ttl.String()
 			}
@@ -49,8 +57,36 @@ With --node-pool and --site every node that the token admits is in that pool and
 	f.Uint64Var(&req.MaxUses, "uses", 0, "how many machines it admits (default: any number)")
 	f.DurationVar(&ttl, "ttl", 24*time.Hour, "time until it expires; 0: it never does")
 	f.StringVar(&req.Description, "description", "", "purpose of the token, shown in lists")
+	f.StringVar(&list, "allow-keys", "", "`file` with the SHA-256 hashes of the public keys that it admits, one a line (default: any key)")
 	f.StringVar(&file, "out", "", "file to write the token to, which only its owner can read; it must not exist yet")
 	return c
+}
+
+// readKeyList reads the hashes of public keys from a file: the first word of each line, but for empty lines and those that
+// begin with #.
+func readKeyList(path string) ([]string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the list of keys: %w", err)
+	}
+	var keys []string
+	number := 0
+	for line := range strings.Lines(string(text)) {
+		number++
+		words := strings.Fields(line)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		if b, err := hex.DecodeString(words[0]); err != nil || len(b) != sha256.Size {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "read the list of keys: line %d of %s does not begin with a SHA-256 hash of 64 hexadecimal digits", number, path).
+				WithHint("skerry-edge key shows the hash of a device's key")
+		}
+		keys = append(keys, words[0])
+	}
+	if len(keys) == 0 {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the list of keys: %s has none", path)
+	}
+	return keys, nil
 }
 
 // writeToken shows a new token, or puts it into a file.
@@ -127,6 +163,9 @@ func tokenRules(t api.JoinToken) string {
 	}
 	if t.Site != "" {
 		parts = append(parts, "to the site "+t.Site)
+	}
+	if t.AllowedKeys != 0 {
+		parts = append(parts, fmt.Sprintf("with one of %d keys", t.AllowedKeys))
 	}
 	return strings.Join(append(parts, tokenUses(t), "ends "+tokenEnd(t)), ", ")
 }
