@@ -70,6 +70,7 @@ edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/network            < fleet drivers edge/runner
 edge/volumes            < fleet drivers edge/runner
+edge/secretdirs         < fleet drivers edge/runner
 edge/fingerprint        < fleet drivers devices
 edge/cores              < fleet drivers edge/runner
 edge/hardware           < fleet drivers devices edge/runner

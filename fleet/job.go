@@ -245,7 +245,7 @@ func (g *TaskGroup) Resources() Resources {
 	always := Resources{DiskMB: g.EphemeralDisk.SizeMB}
 	for i := range g.Tasks {
 		t := &g.Tasks[i]
-		takes := t.Resources.Resources
+		takes := t.Resources.WithSecrets()
 		if takes.MemoryMaxMB == 0 && g.hasOversubscribedTask() {
 			takes.MemoryMaxMB = takes.MemoryMB
 		}

@@ -200,6 +200,9 @@ const AttributeDiskFull = "unique.storage.full"
 // identity.CAIDs). It belongs to no class of nodes.
 const AttributeCAs = "unique.skerry.cas"
 
+// AttributeSecretsInMemory is the attribute "1" of a node on which the secrets folders of tasks are in memory.
+const AttributeSecretsInMemory = "secrets.tmpfs"
+
 // WhyFull returns why no new allocation starts on the node, because its disk is almost full; "": they start.
 func (n *Node) WhyFull() string { return n.Attributes[AttributeDiskFull] }
 

@@ -16,7 +16,17 @@ type TaskResources struct {
 	Networks  []NetworkResource
 	Devices   []RequestedDevice
 	NUMA      *NUMA
-	SecretsMB int
+	SecretsMB int // size of the secrets folder, which is in memory; 0: the edge's default, which is not counted
+}
+
+// WithSecrets returns the resources with the memory of the secrets folder.
+func (r TaskResources) WithSecrets() Resources {
+	all := r.Resources
+	all.MemoryMB += r.SecretsMB
+	if all.MemoryMaxMB > 0 {
+		all.MemoryMaxMB += r.SecretsMB
+	}
+	return all
 }
 
 // Defaults and minima of a task's Resources, as Nomad has them.

@@ -123,9 +123,10 @@ func (a *Alloc) hasGroupResources(g *TaskGroup) bool {
 
 // taskShape is what one task has.
 func (a *Alloc) taskShape(t *Task) taskResourcesShape {
-	shape := taskResourcesShape{Cpu: cpuShape{CpuShares: t.Resources.CPU}, Memory: memoryShape{MemoryMB: t.Resources.MemoryMB}}
+	takes := t.Resources.WithSecrets()
+	shape := taskResourcesShape{Cpu: cpuShape{CpuShares: takes.CPU}, Memory: memoryShape{MemoryMB: takes.MemoryMB}}
 	if a.AllocatedResources.MemoryMaxMB > 0 {
-		shape.Memory.MemoryMaxMB = t.Resources.MemoryMaxMB
+		shape.Memory.MemoryMaxMB = takes.MemoryMaxMB
 	}
 	if a.Allotment != nil {
 		given := a.Allotment.Tasks[t.Name]

@@ -12,7 +12,9 @@ import (
 	"skerry/chaos/proc"
 	"skerry/drivers/docker/dockertest"
 	"skerry/edge/local"
+	"skerry/edge/secretdirs"
 	"skerry/fleet"
+	"skerry/internal/tmpfs"
 )
 
 // Edge is the machine of one edge.
@@ -55,7 +57,12 @@ func (e *Edge) killAllProcesses() error {
 	if err := e.killContainers(); err != nil {
 		return err
 	}
-	return proc.KillBelow(e.Dir)
+	return e.killTasks()
+}
+
+// killTasks kills all processes below the data directory and removes the secrets folders from memory.
+func (e *Edge) killTasks() error {
+	return errors.Join(proc.KillBelow(e.Dir), tmpfs.DetachBelow(e.Dir, secretdirs.SourcePrefix))
 }
 
 // killContainers kills the container daemon and its containers.
@@ -77,7 +84,7 @@ func (e *Edge) Shutdown() error {
 	if err := e.killContainers(); err != nil {
 		return err
 	}
-	return proc.KillBelow(e.Dir)
+	return e.killTasks()
 }
 
 // Boot starts the agent in a new boot of the machine, which must be off, and then the container daemon: the agent

@@ -36,6 +36,7 @@ import (
 	"skerry/edge/network"
 	"skerry/edge/prefetch"
 	"skerry/edge/runner"
+	"skerry/edge/secretdirs"
 	"skerry/edge/templates"
 	"skerry/edge/volumes"
 	"skerry/fleet"
@@ -230,6 +231,10 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if err != nil {
 		return cfg, err
 	}
+	secrets, err := newSecretsHook(cfg.DataDir, cfg.BootID, log)
+	if err != nil {
+		return cfg, err
+	}
 	var consulAttributes func(context.Context) map[string]string
 	if cfg.Consul, consulAttributes, err = f.consulClient(); err != nil {
 		return cfg, err
@@ -238,23 +243,32 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
 		removeOldNetworks(m, networks)
-		return newRunners(m, known, kinds, networks, f.DeniedDrivers)
+		removeOldSecrets(secrets, m.Ended, log)
+		return newRunners(m, known, kinds, secrets, networks, f.DeniedDrivers)
 	}
 	cfg.Contents = func(m edge.Machine) prefetch.Contents {
 		return artifacts.NewPrefetcher(newFetcher(m), m.Node, known)
 	}
-	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) { removeOrphans(ctx, known, keep, log) }
+	cfg.RemoveOrphans = func(ctx context.Context, keep func(fleet.AllocID) bool) {
+		removeOrphans(ctx, known, keep, log)
+		removeOldSecrets(secrets, func(id fleet.AllocID) bool { return !keep(id) }, log)
+	}
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
-		configured.Reserved, configured.HostVolumes = f.Reserved, network.HostVolumes
-		configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
-		configured.MinDynamicPort, configured.MaxDynamicPort = network.MinDynamicPort, network.MaxDynamicPort
-		configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
 		return fingerprint.New(fingerprint.Config{
-			Node: configured, DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,
-			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Consul: consulAttributes, Log: log,
+			Node: f.describeNode(configured, network), DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,
+			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Secrets: secrets.Attributes, Consul: consulAttributes, Log: log,
 		})
 	}
 	return cfg, nil
+}
+
+// describeNode adds to the configured node what the flags say of its resources and networks.
+func (f *Flags) describeNode(configured, network fleet.Node) fleet.Node {
+	configured.Reserved, configured.HostVolumes = f.Reserved, network.HostVolumes
+	configured.HostNetworks, configured.ReservedPorts = network.HostNetworks, network.ReservedPorts
+	configured.MinDynamicPort, configured.MaxDynamicPort = network.MinDynamicPort, network.MaxDynamicPort
+	configured.Resources = fleet.Resources{CPU: f.TotalCPU, MemoryMB: f.TotalMemMB}
+	return configured
 }
 
 // advertisedAddress is the one by which others reach what runs on this edge.
@@ -269,7 +283,7 @@ func (f *Flags) advertisedAddress() string {
 }
 
 // newRunners makes runners that keep their folders below the edge's data directory.
-func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, networks *network.Hook, denied []string) (contract.New, error) {
+func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices.Finder, secrets *secretdirs.Hook, networks *network.Hook, denied []string) (contract.New, error) {
 	dirs := runner.Dirs{Allocs: filepath.Join(m.DataDir, "allocs"), State: filepath.Join(m.DataDir, "tasks")}
 	fetch, err := artifacts.NewHook(newFetcher(m), dirs.State)
 	if err != nil {
@@ -283,7 +297,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
-			runner.DriverDenylist(denied), networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
+			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
 	return factory.NewRunner, nil

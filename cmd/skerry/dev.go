@@ -18,8 +18,10 @@ import (
 	"skerry/cmd/edged"
 	"skerry/edge"
 	"skerry/edge/local"
+	"skerry/edge/secretdirs"
 	"skerry/fleet"
 	"skerry/hub"
+	"skerry/internal/tmpfs"
 )
 
 // devEdge is the name of the edge in skerry dev.
@@ -59,7 +61,7 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		if dir, err = os.MkdirTemp("", "skerry-dev-"); err != nil {
 			return fmt.Errorf("make a temporary directory: %w", err)
 		}
-		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		defer func() { err = errors.Join(err, tmpfs.DetachBelow(dir, secretdirs.SourcePrefix), os.RemoveAll(dir)) }()
 	}
 	var started startedEdge
 	cfg.DataDir, cfg.Log, cfg.Version, cfg.EdgeHealth = filepath.Join(dir, "hub"), log, version, started.checkHealth

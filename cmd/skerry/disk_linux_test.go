@@ -11,10 +11,20 @@ import (
 	"syscall"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"skerry/chaos/proc"
 )
 
 // onDisks are the commands of scripts that need a file system of their own.
-var onDisks = map[string]func(*testscript.TestScript, bool, []string){"disk": mountDisk, "fill": fill, "flood": flood}
+var onDisks = map[string]func(*testscript.TestScript, bool, []string){"disk": mountDisk, "fill": fill, "flood": flood, "cutpower": cutPower}
+
+// cutPower kills the agent of a data directory with everything that it started.
+func cutPower(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: cutpower FOLDER")
+	}
+	ts.Check(proc.KillBelow(ts.MkAbs(args[0])))
+}
 
 // mountDisk mounts a file system of its own until the script ends, or mounts the one
 // that is there again: with another size, or read-only ("ro").

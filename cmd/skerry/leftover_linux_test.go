@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"skerry/chaos/proc"
+	"skerry/edge/secretdirs"
+	"skerry/internal/tmpfs"
 )
 
 // mustLeaveNothing fails a script that has ended and left processes behind, and ends
@@ -18,6 +20,11 @@ import (
 // that failed for another reason is ended at once.
 func mustLeaveNothing(tb testing.TB, folder string, within time.Duration) {
 	tb.Helper()
+	defer func() { // the agent may have been killed before it removed the secrets folder of an ended task
+		if err := tmpfs.DetachBelow(folder, secretdirs.SourcePrefix); err != nil {
+			tb.Error(err)
+		}
+	}()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.Now().Add(within)

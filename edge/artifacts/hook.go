@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"skerry/drivers"
@@ -145,7 +146,7 @@ func (h *Hook) fetchAll(ctx context.Context, p *runner.Preparation, todo []pendi
 			err = chownTree(t.request.Root, t.request.Dest, p.Config.User)
 		}
 		if err != nil {
-			return err
+			return ExplainFullSecrets(err, p, t.request.Dest)
 		}
 		if r.Stored {
 			message := fmt.Sprintf("%s comes from the edge's store, which has had it since %s", t.request.Source.String(), r.Since.UTC().Format(time.RFC3339))
@@ -213,6 +214,15 @@ func Destination(p *runner.Preparation, destination, fallback string) (string, e
 		return "", fleet.Errorf(fleet.CodeInvalid, "the destination %q lies outside of the allocation's folder", destination)
 	}
 	return dest, nil
+}
+
+// ExplainFullSecrets adds to the error of a full file system how the task's secrets folder gets larger, if dest, a result
+// of Destination, lies in it. It returns other errors as they are.
+func ExplainFullSecrets(err error, p *runner.Preparation, dest string) error {
+	if !errors.Is(err, syscall.ENOSPC) || !isBelow(dest, p.Task.Name+"/secrets") {
+		return err
+	}
+	return fmt.Errorf("%w: the task's secrets folder is full; its size in MB is secrets in the task's resources", err)
 }
 
 // isBelow reports whether name is the folder or lies in it.

@@ -47,6 +47,8 @@ type Config struct {
 	Address func() string
 	// Networks returns attributes of the networks that tasks can have. It is called at each reading. nil: none.
 	Networks func(ctx context.Context) map[string]string
+	// Secrets returns attributes of the secrets folders of tasks. It is called at each reading. nil: none.
+	Secrets func() map[string]string
 	// Consul returns attributes of the Consul agent beside this machine, none while it has never answered. It is called
 	// at each reading. nil: no agent is configured.
 	Consul func(ctx context.Context) map[string]string
@@ -189,6 +191,9 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 	}
 	if f.cfg.Networks != nil {
 		maps.Copy(n.Attributes, f.cfg.Networks(ctx))
+	}
+	if f.cfg.Secrets != nil {
+		maps.Copy(n.Attributes, f.cfg.Secrets())
 	}
 	if f.cfg.Consul != nil {
 		maps.Copy(n.Attributes, f.cfg.Consul(ctx))

@@ -326,7 +326,7 @@ func (t *task) driverConfig(s spec) drivers.TaskConfig {
 	env := t.taskEnv(s)
 	return drivers.TaskConfig{
 		ID: t.attemptID(), AllocID: t.runner.id, Task: t.name,
-		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.Resources,
+		Config: env.ReplaceAll(s.task.Config), Env: env.Vars(), Resources: s.task.Resources.WithSecrets(),
 		Dir: dirs.task, AllocDir: dirs.alloc, LocalDir: dirs.local, SecretsDir: dirs.secrets,
 		LogDir: dirs.logs, StateDir: f.Dirs.attemptStateDir(t.runner.id, t.name, t.rec.Attempt),
 		Logs: s.task.LogConfig, KillSignal: s.task.KillSignal, KillTimeout: s.task.KillTimeout, User: s.task.User,

@@ -168,7 +168,7 @@ func writeDestination(p *runner.Preparation, t *fleet.Template, text string) (er
 		err = root.Rename(part, dest)
 	}
 	if err != nil {
-		return fmt.Errorf("write %s: %w", t.DestPath, err)
+		return artifacts.ExplainFullSecrets(fmt.Errorf("write %s: %w", t.DestPath, err), p, dest)
 	}
 	return nil
 }

@@ -25,7 +25,6 @@ var unsupported = []struct {
 	{"cni in a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.CNI"}},
 	{"${…} in the mode of a network", "write the mode itself: the edge is chosen by it", []string{"TaskGroups.Networks.Mode"}},
 	{"numa block", "leave it out; cores reserves whole cores", []string{"TaskGroups.Tasks.Resources.NUMA"}},
-	{"secrets memory", "leave out secrets: a task keeps its files in its folder", []string{"TaskGroups.Tasks.Resources.SecretsMB"}},
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
 	{"this address_mode", "write address_mode = \"host\", or leave it out; alloc needs a group with a network of mode bridge or cni/NAME, driver a service of a docker or podman task in a group without one", ofServices("AddressMode", "Checks.AddressMode")},
 	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
