@@ -2,8 +2,6 @@ package pki
 
 import (
 	"bytes"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -20,6 +18,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/internal/sealing"
 )
 
 // The replicated state has the CA's key and the gossip key sealed with a key that is in
@@ -31,10 +30,9 @@ import (
 // additional data is "skerry-cluster-secrets/1", a zero byte, the cluster's id, a zero
 // byte, and the CA's certificate (DER).
 const (
-	sealVersion = 1
-	sealLabel   = "skerry-cluster-secrets/1"
+	sealLabel = "skerry-cluster-secrets/1"
 
-	stateKeyBytes = 32 // AES-256
+	stateKeyBytes = sealing.KeyBytes
 	// fileStateKey has one key a line: the prefix, a space, and the key in base64.
 	fileStateKey   = "state-key"
 	stateKeyPrefix = "skerry-state-key-1"
@@ -80,35 +78,31 @@ func (k StateKey) Seal(c state.Cluster) (state.ClusterSeal, error) {
 	return state.ClusterSeal{ClusterID: c.ID, Sealed: sealed, SealKey: k.ID()}, err
 }
 
-// encryptBytes returns the version, a nonce, and the AES-256-GCM of plain with the additional data.
+// encryptBytes seals plain with the additional data.
 func (k StateKey) encryptBytes(plain, additional []byte) ([]byte, error) {
-	aead, err := k.newAEADCipher()
+	key, err := sealing.NewKey(k[:])
 	if err != nil {
 		return nil, err
 	}
-	sealed := make([]byte, 1+aead.NonceSize(), 1+aead.NonceSize()+len(plain)+aead.Overhead())
-	sealed[0] = sealVersion
-	rand.Read(sealed[1:]) // never fails
-	return aead.Seal(sealed, sealed[1:], plain, additional), nil
+	return key.Seal(plain, additional), nil
 }
 
 // decryptBytes reverses encryptBytes. what names the sealed thing in errors. CodeVersion: a newer release sealed it.
 // CodeInvalid: it is damaged.
 func (k StateKey) decryptBytes(what string, sealed, additional []byte) ([]byte, error) {
-	aead, err := k.newAEADCipher()
-	switch {
-	case err != nil:
+	key, err := sealing.NewKey(k[:])
+	if err != nil {
 		return nil, err
-	case len(sealed) <= aead.NonceSize():
-		return nil, fleet.Errorf(fleet.CodeInvalid, "open %s: cut short", what)
-	case sealed[0] != sealVersion:
+	}
+	plain, err := key.Open(sealed, additional)
+	switch {
+	case errors.Is(err, sealing.ErrVersion):
 		return nil, fleet.Errorf(fleet.CodeVersion, "open %s: sealed in version %d", what, sealed[0]).
 			WithHint("a newer release wrote it; upgrade this hub")
-	}
-	nonce, sealed := sealed[1:1+aead.NonceSize()], sealed[1+aead.NonceSize():]
-	plain, err := aead.Open(nil, nonce, sealed, additional)
-	if err != nil {
+	case errors.Is(err, sealing.ErrChanged):
 		return nil, fleet.Errorf(fleet.CodeInvalid, "open %s: changed, or sealed for another cluster or purpose", what)
+	case err != nil:
+		return nil, fleet.Errorf(fleet.CodeInvalid, "open %s: %v", what, err)
 	}
 	return plain, nil
 }
@@ -116,14 +110,6 @@ func (k StateKey) decryptBytes(what string, sealed, additional []byte) ([]byte, 
 // sealData is the additional data that binds the secrets to their cluster.
 func sealData(c state.Cluster) []byte {
 	return slices.Concat([]byte(sealLabel), []byte{0}, []byte(c.ID), []byte{0}, c.CACert)
-}
-
-func (k StateKey) newAEADCipher() (cipher.AEAD, error) {
-	block, err := aes.NewCipher(k[:])
-	if err != nil {
-		return nil, fmt.Errorf("set up AES: %w", err)
-	}
-	return cipher.NewGCM(block)
 }
 
 // OpenCluster returns a cluster with decrypted secrets. CodeUnavailable: none of the keys is the one that sealed them.

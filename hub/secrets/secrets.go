@@ -2,10 +2,6 @@ package secrets
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -14,10 +10,10 @@ import (
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/internal/codec"
+	"skerry/internal/sealing"
 )
 
 const (
-	rootKeyBytes = 32 // AES-256
 	// commitTries is how often a change is encrypted again because the active key was replaced meanwhile.
 	commitTries = 5
 	// maxItems bounds the items of a decrypted variable; keys and values together have at most 64 KiB.
@@ -47,11 +43,11 @@ type Secrets struct {
 	cfg Config
 
 	mu   sync.Mutex
-	keys map[string]cipher.AEAD // decrypted root keys by id
+	keys map[string]sealing.Key // decrypted root keys by id
 }
 
 // New returns the Secrets of a hub. It starts nothing.
-func New(cfg Config) *Secrets { return &Secrets{cfg: cfg, keys: map[string]cipher.AEAD{}} }
+func New(cfg Config) *Secrets { return &Secrets{cfg: cfg, keys: map[string]sealing.Key{}} }
 
 // Decrypt decrypts the items of a variable. CodeUnavailable: this hub lacks the key, and the error says what to do.
 // CodeInvalid: they are damaged.
@@ -69,14 +65,11 @@ func (s *Secrets) decryptItems(v *state.Variable) (fleet.VariableItems, error) {
 	if !ok {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "there is no root key %s", v.Sealed.KeyID)
 	}
-	aead, err := s.unwrapKey(row)
+	key, err := s.unwrapKey(row)
 	if err != nil {
 		return nil, err
 	}
-	if len(v.Sealed.Nonce) != aead.NonceSize() {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "its nonce has %d bytes", len(v.Sealed.Nonce))
-	}
-	plain, err := aead.Open(nil, v.Sealed.Nonce, v.Sealed.Data, boundTo(v.Namespace, v.Path, v.Sealed.KeyID))
+	plain, err := key.OpenApart(v.Sealed.Nonce, v.Sealed.Data, boundTo(v.Namespace, v.Path, v.Sealed.KeyID))
 	if err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "its items were changed, or encrypted for another variable")
 	}
@@ -101,49 +94,44 @@ func boundTo(ns, path, keyID string) []byte {
 
 // encryptItems encrypts the items of a variable with a root key.
 func (s *Secrets) encryptItems(row *state.RootKey, ns, path string, items fleet.VariableItems) (state.SealedItems, error) {
-	aead, err := s.unwrapKey(row)
+	key, err := s.unwrapKey(row)
 	if err != nil {
 		return state.SealedItems{}, err
 	}
-	nonce := make([]byte, aead.NonceSize())
-	rand.Read(nonce) // never fails
-	data := aead.Seal(nil, nonce, codec.AppendLean(nil, items), boundTo(ns, path, row.KeyID))
+	nonce, data := key.SealApart(codec.AppendLean(nil, items), boundTo(ns, path, row.KeyID))
 	return state.SealedItems{KeyID: row.KeyID, Nonce: nonce, Data: data}, nil
 }
 
-// unwrapKey returns the cipher of a root key.
-func (s *Secrets) unwrapKey(row *state.RootKey) (cipher.AEAD, error) {
+// unwrapKey returns a root key, decrypted.
+func (s *Secrets) unwrapKey(row *state.RootKey) (sealing.Key, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if aead, ok := s.keys[row.KeyID]; ok {
-		return aead, nil
+	if key, ok := s.keys[row.KeyID]; ok {
+		return key, nil
 	}
 	plain, err := s.cfg.Wrap.Unwrap(row.WrappedBy, row.Wrapped, []byte(row.KeyID))
 	if err != nil {
-		return nil, err
+		return sealing.Key{}, err
 	}
-	aead, err := newCipher(plain)
+	key, err := rootKeyOf(plain)
 	if err != nil {
-		return nil, err
+		return sealing.Key{}, err
 	}
 	for id := range s.keys { // those that were removed
 		if _, ok := s.cfg.State.View().RootKey(id); !ok {
 			delete(s.keys, id)
 		}
 	}
-	s.keys[row.KeyID] = aead
-	return aead, nil
+	s.keys[row.KeyID] = key
+	return key, nil
 }
 
-func newCipher(key []byte) (cipher.AEAD, error) {
-	if len(key) != rootKeyBytes {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "a root key has %d bytes, not %d", len(key), rootKeyBytes)
-	}
-	block, err := aes.NewCipher(key)
+func rootKeyOf(plain []byte) (sealing.Key, error) {
+	key, err := sealing.NewKey(plain)
 	if err != nil {
-		return nil, fmt.Errorf("set up AES: %w", err)
+		return key, fleet.Errorf(fleet.CodeInvalid, "read a root key: %v", err)
 	}
-	return cipher.NewGCM(block)
+	return key, nil
 }
 
 // Commit encrypts the items of a variable with the active root key, which it makes if there is none, and commits the
@@ -204,8 +192,7 @@ func (s *Secrets) Rotate(ctx context.Context, full bool) (fleet.RootKey, error) 
 
 // addKey draws a root key, commits it as the active one, and waits until this hub has it.
 func (s *Secrets) addKey(ctx context.Context, full, first bool) (id string, err error) {
-	plain := make([]byte, rootKeyBytes)
-	rand.Read(plain) // never fails
+	plain := sealing.DrawKey()
 	row := state.RootKey{RootKey: fleet.RootKey{KeyID: fleet.NewUUID(nil), Algorithm: fleet.AlgorithmAES256GCM, CreateTime: s.cfg.Now().UnixNano()}}
 	if row.Wrapped, row.WrappedBy, err = s.cfg.Wrap.Wrap(plain, []byte(row.KeyID)); err != nil {
 		return "", err
@@ -231,7 +218,7 @@ func (s *Secrets) CheckKeys(v *state.View) error {
 		}
 		plain, err := s.cfg.Wrap.Unwrap(row.WrappedBy, row.Wrapped, []byte(row.KeyID))
 		if err == nil {
-			_, err = newCipher(plain)
+			_, err = rootKeyOf(plain)
 		}
 		if err != nil {
 			e := fleet.AsError(err)
