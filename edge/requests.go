@@ -81,7 +81,10 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 	case syncproto.RequestMonitor:
 		return l.e.streamAgentLogs(ctx, req)
 	case syncproto.RequestVariables:
-		return emptyOutput(), l.e.variables.Accept(ctx, req.Variables, req.Complete)
+		if req.Complete {
+			return emptyOutput(), nil
+		}
+		return emptyOutput(), l.e.variables.Accept(ctx, req.Variables)
 	case syncproto.RequestRestart:
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

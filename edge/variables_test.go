@@ -38,7 +38,7 @@ func mustDeliverVariable(t testing.TB, dir, path string, items map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{{Path: path, ModifyIndex: 7, Items: encoded}}, false); err != nil {
+	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{{Path: path, ModifyIndex: 7, Items: encoded}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {

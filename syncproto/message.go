@@ -322,8 +322,8 @@ type Request struct {
 
 	Action string `cbor:"16,keyasint,omitempty"` // name of the task's action to run
 
-	// Variables are variables to keep, or to forget. With Complete their paths alone are given: all others of the
-	// edge are to be forgotten.
+	// Variables are variables to keep, or to forget. Complete is that of older releases, which give the paths of all
+	// variables that they know: an edge ignores it, because a hub that was restored does not know all.
 	Variables []DeliveredVariable `cbor:"17,keyasint,omitempty"`
 	Complete  bool                `cbor:"18,keyasint,omitempty"`
 }
@@ -332,7 +332,7 @@ type Request struct {
 type DeliveredVariable struct {
 	Namespace   string      `cbor:"1,keyasint"`
 	Path        string      `cbor:"2,keyasint"`
-	ModifyIndex fleet.Index `cbor:"3,keyasint,omitempty"`
+	ModifyIndex fleet.Index `cbor:"3,keyasint,omitempty"` // with Deleted: of the deletion; 0 from older releases
 	Items       []byte      `cbor:"4,keyasint,omitempty"` // as EncodeItems encodes them
 	Deleted     bool        `cbor:"5,keyasint,omitempty"`
 }

@@ -73,20 +73,26 @@ type name struct{ namespace, path string }
 
 func (n name) journalKey() string { return keyPrefix + n.namespace + "/" + n.path }
 
+// variable is what a Keeper has of a variable.
+type variable struct {
+	items       map[string]string
+	modifyIndex fleet.Index
+}
+
 // Keeper keeps variables. Its methods may be called from any goroutine.
 type Keeper struct {
 	cfg Config
 
 	changing sync.Mutex // held while the journal is changed
 	mu       sync.Mutex
-	items    map[name]map[string]string
+	kept     map[name]variable
 	arrived  map[name]time.Time // of variables that no allocation may read yet
 }
 
 // Open makes the Keeper and reads the variables from the journal. One that cannot be decrypted is left out: a hub
 // delivers it again.
 func Open(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, items: map[name]map[string]string{}, arrived: map[name]time.Time{}}
+	k := &Keeper{cfg: cfg, kept: map[name]variable{}, arrived: map[name]time.Time{}}
 	held, err := cfg.Journal.Handles(context.Background(), noAlloc)
 	if err != nil {
 		return nil, fmt.Errorf("read the variables of this edge: %w", err)
@@ -101,7 +107,7 @@ func Open(cfg Config) (*Keeper, error) {
 			continue
 		}
 		n := name{r.Namespace, r.Path}
-		k.items[n], k.arrived[n] = r.Items, time.Now()
+		k.kept[n], k.arrived[n] = variable{r.Items, r.ModifyIndex}, time.Now()
 	}
 	return k, nil
 }
@@ -133,21 +139,19 @@ func decodeRecord(key string, plain []byte) (record, error) {
 	return r, nil
 }
 
-// Accept journals the variables that a hub delivers. With complete the list has the paths of all variables that there
-// are: others are forgotten.
-func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable, complete bool) error {
+// Accept journals the variables that a hub delivers, and forgets those that it says were deleted. It keeps all others: a
+// hub that does not know a variable may have been restored. A deletion that is older than the variable is ignored: that
+// hub lags, or was restored.
+func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable) error {
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	if complete {
-		return k.forgetOthers(ctx, list)
-	}
 	for _, d := range list {
 		n := name{d.Namespace, d.Path}
 		if err := validate.VariablePath(d.Path); err != nil {
 			return err
 		}
 		if d.Deleted {
-			if err := k.forgetVariable(ctx, n); err != nil {
+			if err := k.forgetDeleted(ctx, n, d.ModifyIndex); err != nil {
 				return err
 			}
 			continue
@@ -168,23 +172,21 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable,
 			return fmt.Errorf("keep variable %s: %w", d.Path, err)
 		}
 		k.mu.Lock()
-		k.items[n], k.arrived[n] = items, time.Now()
+		k.kept[n], k.arrived[n] = variable{items, d.ModifyIndex}, time.Now()
 		k.mu.Unlock()
 	}
 	return nil
 }
 
-// forgetOthers forgets the variables that a list does not have.
-func (k *Keeper) forgetOthers(ctx context.Context, list []syncproto.DeliveredVariable) error {
-	for _, n := range k.sortedNames() {
-		if slices.ContainsFunc(list, func(d syncproto.DeliveredVariable) bool { return n == name{d.Namespace, d.Path} }) {
-			continue
-		}
-		if err := k.forgetVariable(ctx, n); err != nil {
-			return err
-		}
+// forgetDeleted forgets a variable that was deleted at an index; 0: a hub of an older release does not say when.
+func (k *Keeper) forgetDeleted(ctx context.Context, n name, deletedAt fleet.Index) error {
+	k.mu.Lock()
+	v, known := k.kept[n]
+	k.mu.Unlock()
+	if !known || deletedAt != 0 && v.modifyIndex > deletedAt {
+		return nil
 	}
-	return nil
+	return k.forgetVariable(ctx, n)
 }
 
 // forgetVariable removes a variable from the journal and from memory.
@@ -194,7 +196,7 @@ func (k *Keeper) forgetVariable(ctx context.Context, n name) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.items, n)
+	delete(k.kept, n)
 	delete(k.arrived, n)
 	return nil
 }
@@ -203,15 +205,15 @@ func (k *Keeper) forgetVariable(ctx context.Context, n name) error {
 func (k *Keeper) sortedNames() []name {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(k.items), func(a, b name) int { return strings.Compare(a.journalKey(), b.journalKey()) })
+	return slices.SortedFunc(maps.Keys(k.kept), func(a, b name) int { return strings.Compare(a.journalKey(), b.journalKey()) })
 }
 
 // Variable returns the items of a variable; ok is false if this edge has none of that path. They must not be changed.
 func (k *Keeper) Variable(namespace, path string) (items map[string]string, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	items, ok = k.items[name{namespace, path}]
-	return items, ok
+	v, ok := k.kept[name{namespace, path}]
+	return v.items, ok
 }
 
 // Run forgets variables that no allocation may read any more, until ctx ends.

@@ -60,9 +60,9 @@ func delivered(path, value string) syncproto.DeliveredVariable {
 	return syncproto.DeliveredVariable{Namespace: "default", Path: path, ModifyIndex: 3, Items: items}
 }
 
-func mustAccept(tb testing.TB, k *Keeper, complete bool, list ...syncproto.DeliveredVariable) {
+func mustAccept(tb testing.TB, k *Keeper, list ...syncproto.DeliveredVariable) {
 	tb.Helper()
-	if err := k.Accept(tb.Context(), list, complete); err != nil {
+	if err := k.Accept(tb.Context(), list); err != nil {
 		tb.Fatal(err)
 	}
 }
@@ -80,8 +80,8 @@ func TestVariablesOutliveARestart(t *testing.T) {
 	m := &memory{handles: map[string][]byte{"prefetch/x": {1}}}
 	key, text := machinekey.New()
 	k := mustOpen(t, m, key, nil)
-	mustAccept(t, k, false, delivered("nomad/jobs/a", "geheim"), delivered("nomad/jobs/b", "x"), delivered("nomad/jobs/c", "y"))
-	mustAccept(t, k, false, delivered("nomad/jobs/b", "z"), syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/c", Deleted: true})
+	mustAccept(t, k, delivered("nomad/jobs/a", "geheim"), delivered("nomad/jobs/b", "x"), delivered("nomad/jobs/c", "y"))
+	mustAccept(t, k, delivered("nomad/jobs/b", "z"), syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/c", Deleted: true})
 	for name, raw := range m.handles {
 		if bytes.Contains(raw, []byte("geheim")) {
 			t.Errorf("%s is in clear", name)
@@ -95,20 +95,39 @@ func TestVariablesOutliveARestart(t *testing.T) {
 	if got := held(k); got != "nomad/jobs/a=geheim nomad/jobs/b=z" {
 		t.Fatal(got)
 	}
-	mustAccept(t, k, true, syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/b"}, syncproto.DeliveredVariable{Namespace: "default", Path: "nomad/jobs/d"})
-	if got := held(mustOpen(t, m, key, nil)); got != "nomad/jobs/b=z" {
-		t.Fatalf("after a complete list: %s", got)
-	}
 	other, _ := machinekey.New()
 	if got := held(mustOpen(t, m, other, nil)); got != "" {
 		t.Fatalf("with another key: %s", got)
 	}
 	m.handles["variable/default/nomad/jobs/x"] = m.handles["variable/default/nomad/jobs/b"]
-	if got := held(mustOpen(t, m, key, nil)); got != "nomad/jobs/b=z" {
+	if got := held(mustOpen(t, m, key, nil)); got != "nomad/jobs/a=geheim nomad/jobs/b=z" {
 		t.Fatalf("a record of another path: %s", got)
 	}
-	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{delivered("a.b", "x")}, false); fleet.CodeOf(err) != fleet.CodeInvalid {
+	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{delivered("a.b", "x")}); fleet.CodeOf(err) != fleet.CodeInvalid {
 		t.Fatal(err)
+	}
+}
+
+// TestDeletions: an edge forgets a variable that was deleted, unless its own is newer than the deletion, and keeps those
+// of which the hub says nothing.
+func TestDeletions(t *testing.T) {
+	m := &memory{handles: map[string][]byte{}}
+	key, _ := machinekey.New()
+	k := mustOpen(t, m, key, nil)
+	deleted := func(path string, at fleet.Index) syncproto.DeliveredVariable {
+		return syncproto.DeliveredVariable{Namespace: "default", Path: path, ModifyIndex: at, Deleted: true}
+	}
+	mustAccept(t, k, delivered("a", "1"), delivered("b", "2"), delivered("c", "3")) // changed at index 3
+	mustAccept(t, k)
+	mustAccept(t, k, deleted("a", 2), deleted("unknown", 9))
+	k = mustOpen(t, m, key, nil) // the index is known after a restart
+	mustAccept(t, k, deleted("b", 2))
+	if got := held(k); got != "a=1 b=2 c=3" {
+		t.Fatalf("after older deletions the edge has %q", got)
+	}
+	mustAccept(t, k, deleted("a", 4), deleted("b", 0))
+	if got := held(mustOpen(t, m, key, nil)); got != "c=3" {
+		t.Fatalf("after the deletions the edge has %q", got)
 	}
 }
 
@@ -123,7 +142,7 @@ func TestUnreadVariablesAreForgotten(t *testing.T) {
 		k := mustOpen(t, m, key, func(path string) bool { mu.Lock(); defer mu.Unlock(); return read[path] })
 		set := func(path string, may bool) { mu.Lock(); defer mu.Unlock(); read[path] = may }
 		go k.Run(t.Context())
-		mustAccept(t, k, false, delivered("nomad/jobs/a", "1"), delivered("nomad/jobs/b", "2"))
+		mustAccept(t, k, delivered("nomad/jobs/a", "1"), delivered("nomad/jobs/b", "2"))
 		want := func(after time.Duration, text string) {
 			t.Helper()
 			time.Sleep(after)

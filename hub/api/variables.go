@@ -267,7 +267,7 @@ func (a *API) deleteVariable(r *http.Request) (any, fleet.Index, error) {
 	if err != nil {
 		return nil, 0, err
 	}
-	res, err := a.commitCommand(r.Context(), state.VariableDelete{Namespace: ns, Path: path, Check: check, CheckIndex: fleet.Index(index)})
+	res, err := a.commitCommand(r.Context(), state.VariableDelete{Namespace: ns, Path: path, Check: check, CheckIndex: fleet.Index(index), TellEdges: true})
 	if err != nil {
 		return nil, res.Index, a.conflictOf(r, ns, path, res, err)
 	}

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -17,9 +16,6 @@ import (
 const (
 	// variablesBytes is how many bytes of variables a request has, apart from the last one's.
 	variablesBytes = 256 << 10
-	// maxVariablePaths bounds the paths of a request that is complete. An edge that may read more is not told what was
-	// deleted while it was away.
-	maxVariablePaths = 4000
 	// variablesTimeout bounds a request with variables: allocations wait for it.
 	variablesTimeout = 10 * time.Second
 )
@@ -37,15 +33,15 @@ func compareVariables(a, b variableKey) int {
 // variableSender sends an edge the variables that its allocations may read. Its owner is the goroutine of runSendLoop.
 type variableSender struct {
 	s       *session
-	begun   bool                        // the edge knows which variables there are
 	old     bool                        // the edge's release does not know variables
 	sent    map[variableKey]fleet.Index // by ModifyIndex
+	deleted map[variableKey]fleet.Index // the deletions that the edge was told of
 	warned  string
 	request func(ctx context.Context, req syncproto.Request) error
 }
 
 func newVariableSender(s *session) *variableSender {
-	v := &variableSender{s: s, sent: map[variableKey]fleet.Index{}}
+	v := &variableSender{s: s, sent: map[variableKey]fleet.Index{}, deleted: map[variableKey]fleet.Index{}}
 	v.request = func(ctx context.Context, req syncproto.Request) error {
 		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
 		defer cancel()
@@ -82,35 +78,13 @@ func (v *variableSender) sendChanges(ctx context.Context, watch *state.View) (re
 }
 
 func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) error {
-	now := v.s.gw.cfg.State.View()
-	wanted, namespaces := v.readableVariables(now, watch)
-	if now.TableIndex("variables") == 0 {
+	if v.s.gw.cfg.State.View().TableIndex("variables") == 0 {
 		return nil // there was never a variable
 	}
-	if !v.begun && len(namespaces) > 0 {
-		if err := v.sendPaths(ctx, wanted); err != nil {
-			return err
-		}
-		v.begun = true
-	}
-	var batch []syncproto.DeliveredVariable
-	var keys []variableKey
-	size := 0
-	flush := func() error {
-		if len(batch) == 0 {
-			return nil
-		}
-		if err := v.request(ctx, syncproto.Request{Kind: syncproto.RequestVariables, Variables: batch}); err != nil {
-			return err
-		}
-		for i, d := range batch {
-			if v.sent[keys[i]] = d.ModifyIndex; d.Deleted {
-				delete(v.sent, keys[i])
-			}
-		}
-		batch, keys, size = nil, nil, 0
-		return nil
-	}
+	wanted, deleted := v.readableVariables(v.s.gw.cfg.State.View(), watch)
+	maps.DeleteFunc(v.sent, func(k variableKey, _ fleet.Index) bool { return wanted[k] == nil })
+	maps.DeleteFunc(v.deleted, func(k variableKey, _ fleet.Index) bool { return deleted[k] == nil })
+	batch := variableBatch{sender: v}
 	var failed []error
 	for _, k := range slices.SortedFunc(maps.Keys(wanted), compareVariables) {
 		row := wanted[k]
@@ -126,59 +100,81 @@ func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) 
 		if err != nil {
 			return err
 		}
-		batch, keys = append(batch, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, Items: encoded}), append(keys, k)
-		if size += len(encoded) + 256; size >= variablesBytes {
-			if err := flush(); err != nil {
-				return err
-			}
+		if err := batch.add(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, Items: encoded}); err != nil {
+			return err
 		}
 	}
-	for _, k := range slices.SortedFunc(maps.Keys(v.sent), compareVariables) {
-		if _, there := wanted[k]; !there && slices.Contains(namespaces[k.namespace], k.path) {
-			batch, keys = append(batch, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, Deleted: true}), append(keys, k)
-		} else if !there { // no allocation may read it any more: the edge forgets it itself
-			delete(v.sent, k)
+	for _, k := range slices.SortedFunc(maps.Keys(deleted), compareVariables) {
+		if v.deleted[k] == deleted[k].Index {
+			continue
+		}
+		if err := batch.add(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: deleted[k].Index, Deleted: true}); err != nil {
+			return err
 		}
 	}
-	if err := flush(); err != nil {
+	if err := batch.send(ctx); err != nil {
 		return err
 	}
 	return errors.Join(failed...)
 }
 
-// sendPaths tells the edge the paths of all variables that it may have.
-func (v *variableSender) sendPaths(ctx context.Context, wanted map[variableKey]*state.Variable) error {
-	if len(wanted) > maxVariablePaths {
+// variableBatch collects variables for requests of bounded size.
+type variableBatch struct {
+	sender *variableSender
+	list   []syncproto.DeliveredVariable
+	size   int
+}
+
+// add adds a variable, and sends the batch when it is large.
+func (b *variableBatch) add(ctx context.Context, d syncproto.DeliveredVariable) error {
+	b.list = append(b.list, d)
+	if b.size += len(d.Items) + 256; b.size < variablesBytes {
 		return nil
 	}
-	all := make([]syncproto.DeliveredVariable, 0, len(wanted))
-	for _, k := range slices.SortedFunc(maps.Keys(wanted), compareVariables) {
-		all = append(all, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path})
+	return b.send(ctx)
+}
+
+// send sends the variables of the batch, if there are any.
+func (b *variableBatch) send(ctx context.Context) error {
+	if len(b.list) == 0 {
+		return nil
 	}
-	if err := v.request(ctx, syncproto.Request{Kind: syncproto.RequestVariables, Variables: all, Complete: true}); err != nil {
-		return fmt.Errorf("tell the edge which variables there are: %w", err)
+	if err := b.sender.request(ctx, syncproto.Request{Kind: syncproto.RequestVariables, Variables: b.list}); err != nil {
+		return err
 	}
+	for _, d := range b.list {
+		if k := (variableKey{d.Namespace, d.Path}); d.Deleted {
+			b.sender.deleted[k] = d.ModifyIndex
+		} else {
+			b.sender.sent[k] = d.ModifyIndex
+		}
+	}
+	b.list, b.size = nil, 0
 	return nil
 }
 
-// readableVariables returns the variables that the allocations of the node may read, and the paths that they may read
-// by namespace, also of variables that do not exist. It has watch watch the variables; those of further allocations
-// come with a change of the node's desired state.
-func (v *variableSender) readableVariables(now, watch *state.View) (wanted map[variableKey]*state.Variable, paths map[string][]string) {
-	wanted, paths = map[variableKey]*state.Variable{}, map[string][]string{}
+// readableVariables returns the variables that the allocations of the node may read, and those of them that were deleted.
+// It has watch watch both; those of further allocations come with a change of the node's desired state. A variable of
+// which the state knows nothing is in neither: a restore may have taken it away, and the edge keeps what it has.
+func (v *variableSender) readableVariables(now, watch *state.View) (wanted map[variableKey]*state.Variable, deleted map[variableKey]*state.DeletedVariable) {
+	wanted, deleted = map[variableKey]*state.Variable{}, map[variableKey]*state.DeletedVariable{}
+	seen := map[variableKey]bool{}
 	for a := range now.AllocsByNode(v.s.node) {
 		if a.DesiredStatus != fleet.DesiredRun || a.ClientTerminal() {
 			continue
 		}
 		for _, path := range a.VariablePaths("") {
-			if slices.Contains(paths[a.Namespace], path) {
+			k := variableKey{a.Namespace, path}
+			if seen[k] {
 				continue
 			}
-			paths[a.Namespace] = append(paths[a.Namespace], path)
-			if row, ok := watch.Variable(a.Namespace, path); ok {
-				wanted[variableKey{a.Namespace, path}] = row
+			seen[k] = true
+			if row, ok := watch.Variable(k.namespace, k.path); ok {
+				wanted[k] = row
+			} else if row, ok := watch.DeletedVariable(k.namespace, k.path); ok {
+				deleted[k] = row
 			}
 		}
 	}
-	return wanted, paths
+	return wanted, deleted
 }

@@ -74,7 +74,6 @@ func TestVariablesAreDelivered(t *testing.T) {
 			t.Fatalf("no request: want %s", want)
 		}
 	}
-	next("true " + job + "/g/t::false")
 	next("false " + job + "/g/t:one:false")
 	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Run) != 1 {
 		t.Fatalf("desired %+v", d)
@@ -83,6 +82,12 @@ func TestVariablesAreDelivered(t *testing.T) {
 	next("false " + job + ":two:false")
 	store(job+"/g/t", "three")
 	next("false " + job + "/g/t:three:false")
-	h.mustApply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: job})
+	h.mustApply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: job, TellEdges: true})
 	next("false " + job + "::true")
+	store(job, "again")
+	next("false " + job + ":again:false")
+	// A hub that has lost a variable without a deletion, as by a restore, says nothing of it.
+	h.mustApply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: job})
+	store(job+"/g/t", "four")
+	next("false " + job + "/g/t:four:false")
 }

@@ -115,7 +115,7 @@ func samples() []state.Command {
 		state.RootKeyRetire{KeyID: "k1"},
 		state.RootKeyDelete{KeyID: "k1"},
 		state.VariableStore{Namespace: "default", Path: "app/db", Sealed: sealedWith("k1"), Check: true, CheckIndex: 7, LockID: "l", Now: 163},
-		state.VariableDelete{Namespace: "default", Path: "app/db", Check: true, CheckIndex: 7, LockID: "l"},
+		state.VariableDelete{Namespace: "default", Path: "app/db", Check: true, CheckIndex: 7, LockID: "l", TellEdges: true},
 		state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), KeepItems: true, Now: 165},
 		state.VariableUnlock{Namespace: "default", Path: "app/lock", LockID: "l", Expired: true, CheckIndex: 7, Now: 166},
 		state.VariablesRekey{Rows: []state.RekeyedVariable{{Namespace: "default", Path: "app/db", ModifyIndex: 7, Sealed: sealedWith("k2")}}},

@@ -69,3 +69,6 @@ func (s *Store) ChangeNode(index fleet.Index, id fleet.NodeID, change func(*flee
 	change(&t.ownNodeRow(id).Node)
 	t.commitEntry(gen.db)
 }
+
+// MaxDeletedVariables exports maxDeletedVariables.
+const MaxDeletedVariables = maxDeletedVariables

@@ -29,6 +29,7 @@ import (
 //   - A launch time of a periodic job is not launched again.
 //   - A dynamic host volume that was created since stays, and edges are told of all volumes again. So it is with
 //     prefetches.
+//   - A variable that was deleted since, and that the snapshot does not have, stays deleted for edges that were away.
 //   - The progress deadlines of deployments start again.
 //
 // Older events are dropped, so that every reader of the event stream learns that it missed some.
@@ -44,6 +45,7 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.keepLaunchTimes(old)
 	t.keepVolumes(old, c.Now)
 	t.keepPrefetches(old, c.Now)
+	t.keepDeletedVariables(old)
 	t.extendDeploymentDeadlines(c.Now)
 	t.touchOpenEvals()
 	t.dropParts()

@@ -39,6 +39,8 @@ func fullStore(t tb) *storeHarness {
 	w.mustApply(prefetchOn(w, "filed", 0, lost))
 	w.mustApply(state.RootKeyStore{Key: rootKey("k1")})
 	w.storeVariable("app/db", "k1")
+	w.storeVariable("nomad/jobs/old", "k1")
+	w.mustApply(state.VariableDelete{Namespace: "default", Path: "nomad/jobs/old", TellEdges: true})
 	w.mustApply(state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), Now: 4})
 	w.storeAccess()
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})

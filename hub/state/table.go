@@ -209,6 +209,18 @@ func (tb *table[R]) watchFrom(v *View, index string, low []byte) iter.Seq[*R] {
 	}
 }
 
+// lastRow returns the row with the greatest key in an index, or nil if there is none.
+func (tb *table[R]) lastRow(txn *memdb.Txn, index string) *R {
+	obj, err := txn.Last(tb.name, index)
+	if err != nil {
+		panic(fmt.Sprintf("read the last of %s by %s: %v", tb.name, index, err)) // constant schema
+	}
+	if obj == nil {
+		return nil
+	}
+	return obj.(*R)
+}
+
 // scanRows iterates over all rows of the table without watching anything.
 func (tb *table[R]) scanRows(txn *memdb.Txn) iter.Seq[*R] { return tb.scanPrefix(txn, indexID, nil) }
 

@@ -22,7 +22,8 @@ type VariableStore struct {
 	Now        int64 // UnixNano
 }
 
-// VariableDelete removes a variable, if there is one. Check, CheckIndex and LockID are those of VariableStore.
+// VariableDelete removes a variable, if there is one. Check, CheckIndex and LockID are those of VariableStore. With TellEdges
+// a DeletedVariable is recorded; entries of older releases lack it.
 type VariableDelete struct {
 	command
 	Namespace  string
@@ -30,6 +31,7 @@ type VariableDelete struct {
 	Check      bool
 	CheckIndex fleet.Index
 	LockID     string
+	TellEdges  bool
 }
 
 // VariableLock acquires the lock of a variable, which is created if there is none. It is refused (conflict) while the
@@ -135,6 +137,9 @@ func (t *tx) putVariable(old *Variable, next Variable, now int64) {
 		next.CreateIndex, next.CreateTime = old.CreateIndex, old.CreateTime
 	}
 	variableTable.putRow(t, &next)
+	if old == nil {
+		deletedVariableTable.removeRow(t, variableRowKey(&next))
+	}
 	variableTable.markChanged(t)
 }
 
@@ -193,6 +198,9 @@ func (t *tx) variableDelete(c VariableDelete) Result {
 	}
 	variableTable.removeRow(t, variableRowKey(old))
 	variableTable.markChanged(t)
+	if c.TellEdges {
+		t.recordDeletedVariable(c.Namespace, c.Path, t.index)
+	}
 	return Result{}
 }
 

@@ -2,6 +2,7 @@ package state_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -198,4 +199,74 @@ func TestNamespaceWithVariables(t *testing.T) {
 	w.wantRefused(state.NamespaceDelete{Name: "ships"}, fleet.CodeConflict, "variable a/b")
 	w.mustApply(state.VariableDelete{Namespace: "ships", Path: "a/b"})
 	w.mustApply(state.NamespaceDelete{Name: "ships"})
+}
+
+// TestDeletedVariables: the deletion of a variable that tasks may read is recorded until there is another one of its
+// path. A restore of a snapshot from before makes no such record, and keeps one of a variable that the snapshot lacks.
+func TestDeletedVariables(t *testing.T) {
+	w := furnished(t)
+	w.mustApply(state.RootKeyStore{Key: rootKey("k1")})
+	deleted := func(path string) fleet.Index {
+		t.Helper()
+		d, ok := w.store.View().DeletedVariable(fleet.DefaultNamespace, path)
+		if !ok {
+			return 0
+		}
+		return d.Index
+	}
+	remove := func(path string) fleet.Index {
+		t.Helper()
+		return w.mustApply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: path, TellEdges: true}).Index
+	}
+	for _, path := range []string{"app/db", "nomad/jobs", "nomad/jobs/shop/web", "nomad/job-templates/a"} {
+		if at := remove(path); deleted(path) != 0 {
+			t.Errorf("the deletion of %s, which does not exist, is recorded at %d", path, at)
+		}
+		w.storeVariable(path, "k1")
+		want := remove(path)
+		if !strings.HasPrefix(path, "nomad/jobs") {
+			want = 0
+		}
+		if got := deleted(path); got != want {
+			t.Errorf("%s was deleted at %d, recorded is %d", path, want, got)
+		}
+	}
+	w.storeVariable("nomad/jobs", "k1")
+	if got := deleted("nomad/jobs"); got != 0 {
+		t.Errorf("nomad/jobs is there again, and was deleted at %d", got)
+	}
+	snapshot := mustPersist(t, w.store)
+	w.storeVariable("nomad/jobs/later", "k1")
+	w.storeVariable("nomad/jobs/gone", "k1")
+	at := remove("nomad/jobs/gone")
+	remove("nomad/jobs")
+	w.restoreSnapshot(snapshot)
+	if deleted("nomad/jobs/later") != 0 || deleted("nomad/jobs") != 0 {
+		t.Error("the restore says that variables were deleted")
+	}
+	if deleted("nomad/jobs/gone") != at || deleted("nomad/jobs/shop/web") == 0 {
+		t.Errorf("after the restore nomad/jobs/gone was deleted at %d, want %d", deleted("nomad/jobs/gone"), at)
+	}
+}
+
+// TestDeletedVariablesAreBounded forgets the oldest records.
+func TestDeletedVariablesAreBounded(t *testing.T) {
+	store, index := state.New(), fleet.Index(0)
+	apply := func(c state.Command) {
+		index++
+		if res := store.Apply(index, c); res.Err != nil {
+			t.Fatal(res.Err)
+		}
+	}
+	apply(state.RootKeyStore{Key: rootKey("k1")})
+	path := func(i int) string { return fmt.Sprintf("nomad/jobs/j%d", i) }
+	for i := range state.MaxDeletedVariables + 3 {
+		apply(state.VariableStore{Namespace: fleet.DefaultNamespace, Path: path(i), Sealed: sealedWith("k1")})
+		apply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: path(i), TellEdges: true})
+	}
+	for i, want := range map[int]bool{0: false, 2: false, 3: true, state.MaxDeletedVariables + 2: true} {
+		if _, ok := store.View().DeletedVariable(fleet.DefaultNamespace, path(i)); ok != want {
+			t.Errorf("the deletion of %s is recorded: %v, want %v", path(i), ok, want)
+		}
+	}
 }
