@@ -54,7 +54,7 @@ hub/secrets             < fleet hub/rpc hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
-hub/audit               < fleet api
+hub/audit               < fleet api hub/state
 hub/login               < fleet hub/state
 hub/api                 < fleet api syncproto hub/access hub/login hub/state
 hub                     < fleet reconcile syncproto drivers
@@ -64,6 +64,7 @@ edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
 edge/hostvolumes        < fleet syncproto edge/journal
 edge/machinekey         < fleet
+edge/audit              < fleet
 edge/variables          < fleet syncproto edge/journal
 edge/prefetch           < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
@@ -106,7 +107,8 @@ cmd/jobfile             < fleet
 cmd/edged               < fleet drivers devices edge cmd/console
 cmd/hubd                < fleet hub cmd/console
 cmd/skerry/spec         < fleet
-cmd/skerry/local        < fleet edge/artifacts edge/local edge/store cmd/console
+cmd/auditchain          < fleet cmd/console
+cmd/skerry/local        < fleet edge/artifacts edge/local edge/store cmd/auditchain cmd/console
 cmd/skerry/contextfile  < fleet
 cmd/skerry/command      < fleet api client cmd/console cmd/skerry/contextfile
 cmd/skerry/hubcontext   < fleet client cmd/console cmd/skerry/command cmd/skerry/contextfile
@@ -114,7 +116,7 @@ cmd/skerry/progress     < fleet api cmd/console
 cmd/skerry/follow       < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
 cmd/skerry/terminal     < fleet client cmd/console cmd/skerry/command
 cmd/skerry/deployment   < fleet api client cmd/console cmd/skerry/command cmd/skerry/progress
-cmd/skerry/audit        < fleet api cmd/console cmd/skerry/command
+cmd/skerry/audit        < fleet api cmd/auditchain cmd/console cmd/skerry/command
 cmd/skerry/eval         < fleet client cmd/console cmd/skerry/command cmd/skerry/follow
 cmd/skerry/alloc        < fleet api client cmd/console cmd/skerry/command cmd/skerry/follow cmd/skerry/terminal
 cmd/skerry/job          < fleet api client drivers/builtin cmd/console cmd/jobfile cmd/skerry/command cmd/skerry/deployment cmd/skerry/follow cmd/skerry/progress cmd/skerry/terminal

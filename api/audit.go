@@ -1,11 +1,10 @@
 package api
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/hashchain"
 )
 
 // AuditEntry is one line of a hub's audit: who asked for what, and what became of it. It has neither bodies nor
@@ -16,7 +15,8 @@ type AuditEntry struct {
 	Hub    fleet.HubID
 	Actor  AuditActor
 	Source string // address of the client
-	// Verb is the method of the request, EXEC for a command in a task, or LOST for Lost entries that a full disk took.
+	// Verb is the method of the request, EXEC for a command in a task, or LOST for Lost entries that a full disk took. That
+	// of an action on an edge is in small letters, such as stop.
 	Verb      string
 	Object    string      `json:",omitempty"` // path of the request
 	Namespace string      `json:",omitempty"` // that the request names
@@ -24,6 +24,8 @@ type AuditEntry struct {
 	Code      fleet.Code  `json:",omitempty"` // of an error
 	Index     fleet.Index `json:",omitempty"` // of the state, where the answer has one
 	Lost      uint64      `json:",omitempty"`
+	Reason    string      `json:",omitempty"` // that a person on site gave
+	Edge      *AuditEdge  `json:",omitempty"` // of an action on an edge; nil: it was asked of the hub
 	// Prev is the AuditHash of the line before; "": this is the first one.
 	Prev string `json:",omitempty"`
 }
@@ -32,13 +34,25 @@ type AuditEntry struct {
 type AuditActor struct {
 	Accessor    string `json:",omitempty"` // of the token
 	Certificate string `json:",omitempty"` // common name of the client's verified certificate
+	User        string `json:",omitempty"` // unix user on an edge
+	UID         string `json:",omitempty"` // that user's number
+}
+
+// AuditEdge says where and when somebody on site did something. Each hub writes all actions of edges into its own audit,
+// in the order in which the cluster heard of them. The entry's Time is when the hub wrote it.
+type AuditEdge struct {
+	NodeID   fleet.NodeID
+	NodeName string
+	Number   uint64    // of all edges' actions, from 1
+	Reported time.Time // when the cluster heard of it
+	Time     time.Time // by the edge's wall clock
+	Chain    string    // the audit of the edge, in which the action is the line Seq after the line with the hash Prev
+	Seq      uint64
+	Prev     string `json:",omitempty"`
 }
 
 // AuditHash returns the hash of a line of the audit, without its end.
-func AuditHash(line []byte) string {
-	sum := sha256.Sum256(line)
-	return hex.EncodeToString(sum[:])
-}
+func AuditHash(line []byte) string { return hashchain.Hash(line) }
 
 // The verbs of entries that are no method of HTTP.
 const (

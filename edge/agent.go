@@ -164,8 +164,9 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 
 // Stop stops an allocation and holds it, or ends it if req.MayReturn. The stop is journaled when Stop returns; the
 // tasks end later.
-func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
+func (a agent) Stop(ctx context.Context, req local.StopRequest) (err error) {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
+	defer func() { a.audit(ctx, fleet.LocalStop, objectOf(id, req.Alloc, ""), req.Reason, err) }()
 	if err != nil {
 		return err
 	}
@@ -173,8 +174,9 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) error {
 }
 
 // Start releases the hold on the name of an allocation, after Stop.
-func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (local.Started, error) {
+func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (_ local.Started, err error) {
 	id, err := a.resolveAllocID(ctx, alloc)
+	defer func() { a.audit(ctx, fleet.LocalStart, objectOf(id, alloc, ""), reason, err) }()
 	if err != nil {
 		return local.Started{}, err
 	}
@@ -183,30 +185,63 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (l
 }
 
 // Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled.
-func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) error {
+func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) (err error) {
 	id, err := a.resolveAllocID(ctx, alloc)
+	defer func() { a.audit(ctx, fleet.LocalRestart, objectOf(id, alloc, task), reason, err) }()
 	if err != nil {
 		return err
 	}
 	return a.e.allocs.Restart(ctx, id, task, personOf(ctx, reason))
 }
 
-// Exec runs a command beside a task for an operator on site. It journals who ran which program.
-func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (int, error) {
-	id, err := a.resolveAllocID(ctx, req.Alloc)
+// Exec runs a command beside a task for an operator on site. It journals who ran which program. The audit has the
+// command before it begins, and again if it is refused.
+func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (code int, err error) {
+	id, task, err := a.findTask(ctx, req.Alloc, req.Task)
+	object := objectOf(id, req.Alloc, cmp.Or(task, req.Task))
+	if err == nil {
+		a.audit(ctx, fleet.LocalExec, object, x.Command[0], nil)
+		code, err = a.e.allocs.ExecOnSite(ctx, id, task, local.PeerOf(ctx), x)
+	}
 	if err != nil {
-		return 0, err
+		a.audit(ctx, fleet.LocalExec, object, x.Command[0], err)
+	}
+	return code, err
+}
+
+// findTask returns the full id of an allocation, and the name of its task.
+func (a agent) findTask(ctx context.Context, alloc fleet.AllocID, task string) (fleet.AllocID, string, error) {
+	id, err := a.resolveAllocID(ctx, alloc)
+	if err != nil {
+		return id, "", err
 	}
 	s, err := a.e.heldAllocStatus(ctx, id)
 	if err != nil {
-		return 0, err
+		return id, "", err
 	}
-	task, err := findTaskName(s.Desired.Alloc, req.Task)
-	if err != nil {
-		return 0, err
-	}
-	return a.e.allocs.ExecOnSite(ctx, id, task, local.PeerOf(ctx), x)
+	task, err = findTaskName(s.Desired.Alloc, task)
+	return id, task, err
 }
+
+// objectOf returns the object of an action: the allocation by its full id, or as it was asked for, and the task.
+func objectOf(id, asked fleet.AllocID, task string) string {
+	object := string(cmp.Or(id, asked))
+	if task != "" {
+		object += "/" + task
+	}
+	return object
+}
+
+// audit writes what somebody on site did, and the code of its error.
+func (a agent) audit(ctx context.Context, verb, object, reason string, err error) {
+	who := local.PeerUser(ctx)
+	a.e.audit.Append(ctx, fleet.SiteAction{
+		Verb: verb, Object: object, User: who.User, UID: who.UID, Reason: reason, Code: fleet.CodeOf(err),
+	})
+}
+
+// CopyAudit implements local.Auditor.
+func (a agent) CopyAudit(w io.Writer, after uint64) error { return a.e.audit.Copy(w, after) }
 
 // personOf returns the user of the local API's client, with the reason of the request.
 func personOf(ctx context.Context, reason string) allocs.Person {

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/edge/allocs"
+	"skerry/edge/audit"
 	"skerry/edge/checks"
 	"skerry/edge/consul"
 	"skerry/edge/diskspace"
@@ -74,6 +75,7 @@ type Edge struct {
 	prefetch  *prefetch.Keeper
 	machine   *machinekey.Key
 	variables *variables.Keeper
+	audit     *audit.Log
 	server    *local.Server
 	names     *names.Server  // nil: no DNS queries are answered
 	consul    *consul.Syncer // nil: no Consul agent is configured
@@ -203,14 +205,10 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	if err := e.openStore(); err != nil {
-		return err
-	}
-	if err := e.openVolumes(); err != nil {
-		return err
-	}
-	if err := e.openVariables(); err != nil {
-		return err
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openAudit} {
+		if err := open(); err != nil {
+			return err
+		}
 	}
 	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
@@ -321,6 +319,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.volumes.Run(ctx) })
 	g.Go(func() error { return e.prefetch.Run(ctx) })
 	g.Go(func() error { return e.variables.Run(ctx) })
+	g.Go(func() error { return e.audit.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {
 		g.Go(func() error { return e.names.Run(ctx) })
@@ -454,6 +453,9 @@ func (e *Edge) Close() error {
 	}
 	if e.names != nil {
 		errs = append(errs, e.names.Close())
+	}
+	if e.audit != nil {
+		errs = append(errs, e.audit.Close())
 	}
 	if e.journal != nil {
 		errs = append(errs, e.journal.Close())

@@ -108,13 +108,17 @@ func (a agent) LoadStore(ctx context.Context, key store.Key, name string, conten
 	if err := a.checkStore(); err != nil {
 		return store.Entry{}, err
 	}
-	return a.e.store.Load(ctx, key, name, content)
+	e, err := a.e.store.Load(ctx, key, name, content)
+	a.audit(ctx, "store load", store.RedactSource(key.Source), "", err)
+	return e, err
 }
 
 // RemoveStored implements local.Storekeeper.
-func (a agent) RemoveStored(_ context.Context, source string) (int, error) {
+func (a agent) RemoveStored(ctx context.Context, source string) (int, error) {
 	if err := a.checkStore(); err != nil {
 		return 0, err
 	}
-	return a.e.store.Remove(source)
+	n, err := a.e.store.Remove(source)
+	a.audit(ctx, "store remove", store.RedactSource(source), "", err)
+	return n, err
 }

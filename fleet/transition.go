@@ -17,6 +17,7 @@ const (
 	TransitionAgent      TransitionKind = "agent"      // the agent started; BootID tells whether the machine rebooted (may be dropped at the bound)
 	TransitionVolume     TransitionKind = "volume"     // a dynamic host volume was made or deleted, or could not be
 	TransitionPrefetch   TransitionKind = "prefetch"   // the fetching of contents before a rollout began, ended or failed
+	TransitionSite       TransitionKind = "site"       // a line of the edge's audit: what somebody on site did
 	TransitionGap        TransitionKind = "gap"        // rows of low priority were dropped here; Dropped counts them
 )
 
@@ -53,6 +54,8 @@ type Transition struct {
 	Volume *VolumeReport `json:",omitempty"`
 	// Prefetch is what a TransitionPrefetch says.
 	Prefetch *PrefetchReport `json:",omitempty"`
+	// Site is what a TransitionSite says.
+	Site *SiteAction `json:",omitempty"`
 }
 
 // Urgent reports whether it leaves the edge with the next 200 ms tick: a client

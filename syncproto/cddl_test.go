@@ -59,6 +59,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"RowPrefetch": reflect.TypeFor[rowPrefetch](), "DesiredPrefetch": reflect.TypeFor[DesiredPrefetch](),
 		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](),
 		"RowNetwork":        reflect.TypeFor[rowNetwork](),
+		"RowSite":           reflect.TypeFor[rowSite](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})

@@ -49,6 +49,46 @@ type row struct {
 	Volume   *rowVolume   `cbor:"18,keyasint,omitempty"`
 	Prefetch *rowPrefetch `cbor:"19,keyasint,omitempty"`
 	Network  *rowNetwork  `cbor:"20,keyasint,omitempty"`
+	Site     *rowSite     `cbor:"21,keyasint,omitempty"`
+}
+
+// rowSite is the frozen form of a fleet.SiteAction. Time is nanoseconds after the row's wall clock.
+type rowSite struct {
+	Seq    uint64 `cbor:"1,keyasint"`
+	Chain  string `cbor:"2,keyasint"`
+	Time   int64  `cbor:"3,keyasint,omitempty"`
+	Verb   string `cbor:"4,keyasint"`
+	Object string `cbor:"5,keyasint,omitempty"`
+	User   string `cbor:"6,keyasint,omitempty"`
+	UID    string `cbor:"7,keyasint,omitempty"`
+	Reason string `cbor:"8,keyasint,omitempty"`
+	Code   string `cbor:"9,keyasint,omitempty"`
+	Lost   uint64 `cbor:"10,keyasint,omitempty"`
+	Prev   string `cbor:"11,keyasint,omitempty"`
+}
+
+// newRowSite returns the frozen form of an action, which may be nil.
+func newRowSite(a *fleet.SiteAction, wall int64) *rowSite {
+	if a == nil {
+		return nil
+	}
+	return &rowSite{
+		Seq: a.Seq, Chain: sanitizeText(a.Chain, maxRowName), Time: a.Time.UnixNano() - wall,
+		Verb: sanitizeText(a.Verb, maxRowName), Object: sanitizeText(a.Object, maxRowText),
+		User: sanitizeText(a.User, maxRowName), UID: sanitizeText(a.UID, maxRowName), Reason: sanitizeText(a.Reason, maxRowText),
+		Code: sanitizeText(string(a.Code), maxRowName), Lost: a.Lost, Prev: sanitizeText(a.Prev, maxRowName),
+	}
+}
+
+// toSiteAction is the inverse of newRowSite.
+func (s *rowSite) toSiteAction(wall int64) *fleet.SiteAction {
+	if s == nil {
+		return nil
+	}
+	return &fleet.SiteAction{
+		Seq: s.Seq, Chain: s.Chain, Time: time.Unix(0, wall+s.Time).UTC(), Verb: s.Verb, Object: s.Object,
+		User: s.User, UID: s.UID, Reason: s.Reason, Code: fleet.Code(s.Code), Lost: s.Lost, Prev: s.Prev,
+	}
 }
 
 // rowPrefetch is the frozen form of a fleet.PrefetchReport.
@@ -116,6 +156,7 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 		Dropped:           t.Dropped,
 		Healthy:           t.Healthy,
 		Released:          t.Released,
+		Site:              newRowSite(t.Site, t.Wall),
 	}
 	if h := t.Hold; h != nil {
 		r.Hold = &rowHold{
@@ -189,7 +230,7 @@ func (r *row) toTransition() fleet.Transition {
 		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
 		ClientStatus: string(r.ClientStatus), ClientDescription: r.ClientDescription,
 		Task: r.Task, Message: r.Message, Dropped: r.Dropped,
-		Healthy: r.Healthy, Released: r.Released,
+		Healthy: r.Healthy, Released: r.Released, Site: r.Site.toSiteAction(r.Wall),
 	}
 	if h := r.Hold; h != nil {
 		t.Hold = &fleet.Hold{By: h.By, Reason: h.Reason, Since: r.Wall + h.Since, JobVersion: h.JobVersion, NoDelay: h.NoDelay}

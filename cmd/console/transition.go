@@ -22,6 +22,8 @@ func Transition(t *fleet.Transition) string {
 		parts = append(parts, "the agent started, boot "+fleet.Short(t.BootID))
 	case fleet.TransitionGap:
 		parts = append(parts, fmt.Sprintf("%d rows were dropped here", t.Dropped))
+	case fleet.TransitionSite:
+		parts = append(parts, "audit:")
 	case fleet.TransitionOperator:
 		parts = append(parts, "somebody on site:")
 	}

@@ -63,7 +63,7 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 	forced, address, s.subdir = detectGetter(forced, address, s.subdir)
 	u, err := url.Parse(address)
 	if err != nil {
-		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no address", redactSource(source)).
+		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no address", store.RedactSource(source)).
 			WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 	}
 	if s.from, err = getterOf(forced, u, source); err != nil {
@@ -85,7 +85,7 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 		}
 	}
 	if s.from == fromHTTP && u.Host == "" {
-		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q names no host", redactSource(source))
+		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q names no host", store.RedactSource(source))
 	}
 	return s, nil
 }
@@ -178,10 +178,10 @@ func getterOf(forced string, u *url.URL, source string) (string, error) {
 			return fromOCI, nil
 		}
 	case "hg", "gcs", "smb", "ftp", "sftp":
-		return "", fleet.Errorf(fleet.CodeUnsupported, "artifact source %q: %s is not fetched", redactSource(source), name).
+		return "", fleet.Errorf(fleet.CodeUnsupported, "artifact source %q: %s is not fetched", store.RedactSource(source), name).
 			WithHint("offer it over https, git, s3 or oci, or load it with 'store load'")
 	}
-	return "", fleet.Errorf(fleet.CodeInvalid, "artifact source %q: it is not known how to fetch that", redactSource(source)).
+	return "", fleet.Errorf(fleet.CodeInvalid, "artifact source %q: it is not known how to fetch that", store.RedactSource(source)).
 		WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 }
 
@@ -308,15 +308,4 @@ func (s *Source) fileName() string {
 		return "artifact"
 	}
 	return name
-}
-
-// redactSource returns an address for an error text, without the parts that may be secret.
-func redactSource(source string) string {
-	source, _, _ = strings.Cut(source, "?")
-	if scheme, rest, ok := strings.Cut(source, "://"); ok {
-		if at := strings.Index(rest, "@"); at >= 0 && !strings.Contains(rest[:at], "/") {
-			return scheme + "://…@" + rest[at+1:]
-		}
-	}
-	return source
 }

@@ -7,22 +7,22 @@ import (
 	"syscall"
 )
 
-// peerUser returns the name of the user at the other end, or the number if there is no name; "": not known.
-func peerUser(c *net.UnixConn) string {
+// peerUser returns the user at the other end.
+func peerUser(c *net.UnixConn) Peer {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return ""
+		return Peer{}
 	}
 	var cred *syscall.Ucred
 	failed := raw.Control(func(fd uintptr) {
 		cred, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	})
 	if failed != nil || err != nil || cred == nil {
-		return ""
+		return Peer{}
 	}
 	id := strconv.FormatUint(uint64(cred.Uid), 10)
 	if u, err := user.LookupId(id); err == nil {
-		return u.Username
+		return Peer{User: u.Username, UID: id}
 	}
-	return "uid " + id
+	return Peer{UID: id}
 }

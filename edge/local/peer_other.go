@@ -4,5 +4,5 @@ package local
 
 import "net"
 
-// peerUser returns "": the system does not say who is at the other end.
-func peerUser(*net.UnixConn) string { return "" }
+// peerUser returns nobody: the system does not say who is at the other end.
+func peerUser(*net.UnixConn) Peer { return Peer{} }

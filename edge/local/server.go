@@ -157,6 +157,7 @@ func (s *Server) routeHandler() http.Handler {
 		return nil, s.agent.Restart(r.Context(), allocParam(r), r.FormValue("task"), r.FormValue("reason"))
 	}))
 	s.routeStore(mux)
+	s.routeAudit(mux)
 	mux.HandleFunc("/", s.jsonHandler(func(r *http.Request) (any, error) {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "the local API has no %s %s", r.Method, r.URL.Path)
 	}))

@@ -1,49 +1,21 @@
 // Package audit keeps a hub's audit: one line (JSON) for each change that was asked of it, each command in a task, and
-// each refusal. hub/api appends the lines and reads them.
+// each refusal. hub/api appends the lines and reads them. They are in files of DATA/audit, which internal/hashchain
+// describes. A line is written before its request is answered. A hub whose disk is full serves on.
 //
-// Each line has the hash of the line before, so that none can be changed or left out unless all behind it are written
-// anew. The lines are in files of DATA/audit, named by the number of their first line, with mode 0600. A line is
-// written before its request is answered, and is flushed to the disk within a second: a kill of the hub loses none,
-// a loss of power the last second. A hub whose disk is full serves on, and writes down how many lines it has lost.
-//
-// Append may be called by many goroutines. Run flushes, and waits while there is nothing to flush; the hub runs it.
+// Append may be called by many goroutines. Run flushes what was written, and FollowEdges writes what people did on edges;
+// the hub runs both.
 package audit
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/internal/durable"
-	"skerry/internal/pace"
+	"skerry/internal/hashchain"
 )
 
-// Bounds of the files.
-const (
-	// FileBytes is the size from which on another file is begun, and Files how many are kept: 1 GiB in all.
-	FileBytes = 16 << 20
-	Files     = 64
-
-	flushInterval = time.Second
-	suffix        = ".jsonl"
-)
-
-// Config of a Log. All but FileBytes and Files is required; those are 0 for the constants.
+// Config of a Log. All but FileBytes and Files is required; those are 0 for the bounds of internal/hashchain.
 type Config struct {
 	Dir       string // made with the first entry
 	Hub       fleet.HubID
@@ -55,248 +27,25 @@ type Config struct {
 
 // Log is the audit of one hub.
 type Log struct {
-	cfg     Config
-	written chan struct{} // tells Run that something is not flushed
-
-	mu   sync.Mutex
-	file *os.File // nil: there is none yet
-	size int64    // of file, in whole lines
-	next uint64   // number of the next entry
-	prev string   // hash of the last line
-	lost uint64   // entries that could not be written
+	*hashchain.Log[api.AuditEntry]
+	cfg Config
 }
 
 // Open finds the end of the audit. It removes half a line that a loss of power left there.
 func Open(cfg Config) (*Log, error) {
-	if cfg.FileBytes == 0 {
-		cfg.FileBytes = FileBytes
-	}
-	if cfg.Files == 0 {
-		cfg.Files = Files
-	}
-	l := &Log{cfg: cfg, written: make(chan struct{}, 1), next: 1}
-	firsts, err := l.listFiles()
-	if err != nil || len(firsts) == 0 {
-		return l, err
-	}
-	if err := l.openLast(firsts[len(firsts)-1]); err != nil {
-		return nil, errors.Join(fleet.Errorf(fleet.CodeInvalid, "open the audit: %w", err).
-			WithHint("move the folder %s elsewhere, and the hub begins another audit", cfg.Dir), l.Close())
-	}
-	return l, nil
-}
-
-// openLast opens the last file, and reads its lines.
-func (l *Log) openLast(first uint64) error {
-	path := l.filePath(first)
-	var err error
-	if l.file, err = os.OpenFile(path, os.O_RDWR, 0); err != nil {
-		return err
-	}
-	l.next = first
-	lines := bufio.NewReader(l.file)
-	for {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			if len(line) > 0 {
-				l.cfg.Log.Warn("half a line removed from the end of the audit", "path", path, "bytes", len(line))
-			}
-			return l.dropHalfLine()
-		}
-		if err != nil {
-			return err
-		}
-		var e api.AuditEntry
-		if err := json.Unmarshal(line, &e); err != nil || e.Seq != l.next {
-			return fmt.Errorf("read %s: entry %d is damaged", path, l.next)
-		}
-		l.size += int64(len(line))
-		l.next, l.prev = e.Seq+1, api.AuditHash(bytes.TrimSuffix(line, []byte{'\n'}))
-	}
-}
-
-// dropHalfLine cuts off what follows the last whole line of the file.
-func (l *Log) dropHalfLine() error {
-	if err := l.file.Truncate(l.size); err != nil {
-		return err
-	}
-	_, err := l.file.Seek(l.size, io.SeekStart)
-	return err
-}
-
-// Run flushes what is written, within a second, until ctx ends.
-func (l *Log) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-l.written:
-		}
-		if !pace.Rest(ctx, flushInterval) {
-			return nil
-		}
-		select {
-		case <-l.written: // meanwhile
-		default:
-		}
-		l.mu.Lock()
-		file := l.file
-		l.mu.Unlock()
-		// Append may have begun another file meanwhile: it has flushed this one.
-		if err := file.Sync(); err != nil && !errors.Is(err, os.ErrClosed) {
-			l.cfg.Log.Error("audit not flushed to the disk", "error", err)
-		}
-	}
-}
-
-// Close flushes and closes the file.
-func (l *Log) Close() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.file == nil {
-		return nil
-	}
-	err := errors.Join(l.file.Sync(), l.file.Close())
-	l.file = nil
-	return err
-}
-
-// Append writes an entry: it sets Seq, Time, Hub and Prev. A failure is logged once, and the entry counts as lost.
-func (l *Log) Append(e api.AuditEntry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	lost := l.lost
-	if lost > 0 {
-		if l.appendLine(api.AuditEntry{Verb: api.AuditLost, Lost: lost}) != nil {
-			l.lost++
-			return
-		}
-		l.cfg.Log.Info("audit writes again", "lost", lost)
-		l.lost = 0
-	}
-	if err := l.appendLine(e); err != nil {
-		l.lost++
-		l.cfg.Log.Error("audit not written, entries are lost until it can be", "error", err)
-	}
-}
-
-// appendLine writes one line. A failure leaves the file as it was.
-func (l *Log) appendLine(e api.AuditEntry) error {
-	e.Seq, e.Time, e.Hub, e.Prev = l.next, l.cfg.Now().UTC(), l.cfg.Hub, l.prev
-	line, err := json.Marshal(e)
+	l, err := hashchain.Open(hashchain.Config[api.AuditEntry]{
+		Dir: cfg.Dir, Log: cfg.Log, FileBytes: cfg.FileBytes, Files: cfg.Files,
+		Stamp: func(e *api.AuditEntry, seq uint64, prev string) {
+			e.Seq, e.Time, e.Hub, e.Prev = seq, cfg.Now().UTC(), cfg.Hub, prev
+		},
+		Lost: func(n uint64) api.AuditEntry { return api.AuditEntry{Verb: api.AuditLost, Lost: n} },
+	})
 	if err != nil {
-		return err
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err).
+			WithHint("move the folder %s elsewhere, and the hub begins another audit", cfg.Dir)
 	}
-	if l.file == nil || l.size >= l.cfg.FileBytes {
-		if err := l.beginFile(); err != nil {
-			return err
-		}
-	}
-	if _, err := l.file.Write(append(line, '\n')); err != nil {
-		return errors.Join(err, l.dropHalfLine())
-	}
-	l.size += int64(len(line)) + 1
-	l.next, l.prev = e.Seq+1, api.AuditHash(line)
-	select {
-	case l.written <- struct{}{}:
-	default:
-	}
-	return nil
+	return &Log{l, cfg}, nil
 }
 
-// beginFile begins another file, and removes the oldest ones beyond Config.Files.
-func (l *Log) beginFile() error {
-	if err := durable.MakeFolders(l.cfg.Dir, 0o700); err != nil {
-		return err
-	}
-	file, err := os.OpenFile(l.filePath(l.next), os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	if old := l.file; old != nil {
-		if err := errors.Join(old.Sync(), old.Close()); err != nil {
-			l.cfg.Log.Error("audit not flushed to the disk", "error", err)
-		}
-	}
-	l.file, l.size = file, 0
-	firsts, err := l.listFiles()
-	if err != nil {
-		return err
-	}
-	for _, first := range firsts[:max(0, len(firsts)-l.cfg.Files)] {
-		if err := os.Remove(l.filePath(first)); err != nil {
-			l.cfg.Log.Warn("old file of the audit not removed", "error", err)
-		}
-	}
-	return nil
-}
-
-// Copy writes the lines of the entries after a number, as they are in the files.
-func (l *Log) Copy(w io.Writer, after uint64) error {
-	l.mu.Lock()
-	end := l.next
-	l.mu.Unlock()
-	firsts, err := l.listFiles()
-	if err != nil {
-		return err
-	}
-	for i, first := range firsts {
-		if i+1 < len(firsts) && firsts[i+1] <= after+1 {
-			continue // all of its entries are before
-		}
-		if err := l.copyFile(w, first, after, end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copyFile writes the lines of a file whose first entry has the number first: those after a number, and before end.
-func (l *Log) copyFile(w io.Writer, first, after, end uint64) error {
-	file, err := os.Open(l.filePath(first))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was the oldest one
-	}
-	if err != nil {
-		return fmt.Errorf("read the audit: %w", err)
-	}
-	defer file.Close()
-	lines := bufio.NewReader(file)
-	for seq := first; seq < end; seq++ {
-		line, err := lines.ReadBytes('\n')
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err == nil && seq > after {
-			_, err = w.Write(line)
-		}
-		if err != nil {
-			return fmt.Errorf("read the audit: %w", err)
-		}
-	}
-	return nil
-}
-
-// listFiles returns the numbers of the files' first entries, in order.
-func (l *Log) listFiles() ([]uint64, error) {
-	entries, err := os.ReadDir(l.cfg.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the files of the audit: %w", err)
-	}
-	var firsts []uint64
-	for _, e := range entries {
-		digits, ok := strings.CutSuffix(e.Name(), suffix)
-		if first, err := strconv.ParseUint(digits, 10, 64); ok && err == nil {
-			firsts = append(firsts, first)
-		}
-	}
-	slices.Sort(firsts)
-	return firsts, nil
-}
-
-func (l *Log) filePath(first uint64) string {
-	return filepath.Join(l.cfg.Dir, fmt.Sprintf("%020d%s", first, suffix))
-}
+// Append writes an entry: it sets Seq, Time, Hub and Prev. A failure is logged, and the entry counts as lost.
+func (l *Log) Append(e api.AuditEntry) { l.Log.Append(e) }

@@ -72,3 +72,6 @@ func (s *Store) ChangeNode(index fleet.Index, id fleet.NodeID, change func(*flee
 
 // MaxDeletedVariables exports maxDeletedVariables.
 const MaxDeletedVariables = maxDeletedVariables
+
+// MaxSiteActions exports maxSiteActions.
+const MaxSiteActions = maxSiteActions

@@ -30,6 +30,7 @@ import (
 //   - A dynamic host volume that was created since stays, and edges are told of all volumes again. So it is with
 //     prefetches.
 //   - A variable that was deleted since, and that the snapshot does not have, stays deleted for edges that were away.
+//   - The actions of people on site that edges have reported stay, so that none is reported twice.
 //   - The progress deadlines of deployments start again.
 //
 // Older events are dropped, so that every reader of the event stream learns that it missed some.
@@ -46,6 +47,7 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.keepVolumes(old, c.Now)
 	t.keepPrefetches(old, c.Now)
 	t.keepDeletedVariables(old)
+	t.keepSiteActions(old)
 	t.extendDeploymentDeadlines(c.Now)
 	t.touchOpenEvals()
 	t.dropParts()

@@ -43,6 +43,7 @@ func fullStore(t tb) *storeHarness {
 	w.mustApply(state.VariableDelete{Namespace: "default", Path: "nomad/jobs/old", TellEdges: true})
 	w.mustApply(state.VariableLock{Namespace: "default", Path: "app/lock", Lock: lockOf("l"), Sealed: sealedWith("k1"), Now: 4})
 	w.storeAccess()
+	w.reportSite(lost, "x", 1)
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
 	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
 	return w

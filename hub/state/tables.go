@@ -15,7 +15,7 @@ var tables = orderTables(
 	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
 	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
 	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable,
-	&deletedVariableTable,
+	&deletedVariableTable, &siteActionTable, &siteChainTable,
 	&aclTable, &aclPolicyTable, &aclRoleTable, &aclTokenTable, &oneTimeTable, &authMethodTable, &bindingRuleTable, &windowTable, &eventTable,
 	&jobSummaryTable, &nodeSummaryTable,
 )

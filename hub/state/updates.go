@@ -146,6 +146,9 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 			if tr.Prefetch != nil {
 				t.applyPrefetchReport(n, &tr, w.now)
 			}
+			if tr.Site != nil {
+				t.recordSiteAction(n, tr.Site, w.now)
+			}
 			t.forgetEndedOrphan(n, &tr)
 			continue
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"skerry/api"
+	"skerry/cmd/auditchain"
 	"skerry/cmd/console"
 	"skerry/cmd/skerry/command"
 	"skerry/fleet"
@@ -50,7 +51,7 @@ func listCommand(s *command.Session) *cobra.Command {
 	var last int
 	c := &cobra.Command{
 		Use: "list", Short: "List what was asked of this hub: changes, commands in tasks, and refusals", Args: cobra.NoArgs,
-		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context.",
+		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context. What people did on edges is in the audit of\neach hub, with the time on the edge, once the edge has reported it.",
 		RunE: s.Run(func(c *command.Call) error {
 			if last < 1 {
 				return fleet.Errorf(fleet.CodeInvalid, "list the audit: --last %d is less than 1", last)
@@ -73,9 +74,9 @@ func listCommand(s *command.Session) *cobra.Command {
 			}
 			c.Out.Show(list, func() {
 				console.List[api.AuditEntry]{
-					None: "Nothing was asked of this hub.", Heads: []string{"ENTRY", "TIME", "WHO", "FROM", "WHAT", "ANSWER"},
+					None: "Nothing was asked of this hub.", Heads: []string{"ENTRY", "TIME", "ON SITE", "WHO", "FROM", "WHAT", "ANSWER"},
 					Row: func(e api.AuditEntry) []any {
-						return []any{e.Seq, console.LocalTime(e.Time), who(e.Actor), e.Source, what(e), answer(e)}
+						return []any{e.Seq, console.LocalTime(e.Time), onSite(e), who(e.Actor), e.Source, what(e), answer(e)}
 					},
 				}.Write(c.Out, list)
 			})
@@ -87,11 +88,27 @@ func listCommand(s *command.Session) *cobra.Command {
 	return c
 }
 
-func who(a api.AuditActor) string { return cmp.Or(a.Accessor, a.Certificate, "-") }
+func who(a api.AuditActor) string {
+	if a.UID != "" {
+		a.UID = "uid " + a.UID
+	}
+	return cmp.Or(a.Accessor, a.Certificate, a.User, a.UID, "-")
+}
+
+// onSite returns when an action on an edge was done, by the edge's clock.
+func onSite(e api.AuditEntry) string {
+	if e.Edge == nil {
+		return ""
+	}
+	return console.LocalTime(e.Edge.Time)
+}
 
 func what(e api.AuditEntry) string {
 	if e.Verb == api.AuditLost {
 		return fmt.Sprintf("%d entries could not be written", e.Lost)
+	}
+	if e.Reason != "" {
+		return fmt.Sprintf("%s %s: %s", e.Verb, e.Object, e.Reason)
 	}
 	if e.Namespace != "" {
 		return fmt.Sprintf("%s %s (namespace %s)", e.Verb, e.Object, e.Namespace)
@@ -101,52 +118,9 @@ func what(e api.AuditEntry) string {
 
 func answer(e api.AuditEntry) string {
 	if e.Status == 0 {
-		return ""
+		return string(e.Code)
 	}
 	return strings.TrimSpace(strconv.Itoa(e.Status) + " " + string(e.Code))
-}
-
-// chain checks that each line follows the one before.
-type chain struct {
-	Entries     uint64
-	First, Last uint64 // their numbers
-	Hash        string // of the last line
-	headSeq     uint64
-	headHash    string
-	headSeen    bool
-}
-
-func (ch *chain) addLine(line []byte, e api.AuditEntry) error {
-	broken := func(format string, args ...any) error {
-		return fleet.Errorf(fleet.CodeInvalid, "check the audit: entry %d "+format, append([]any{e.Seq}, args...)...).
-			WithHint("somebody changed the lines, or left some out; another copy shows which")
-	}
-	switch {
-	case ch.Entries == 0:
-		ch.First = e.Seq
-	case e.Seq != ch.Last+1:
-		return broken("follows entry %d", ch.Last)
-	case e.Prev != ch.Hash:
-		return broken("does not follow from the line before it, which was changed")
-	}
-	ch.Entries, ch.Last, ch.Hash = ch.Entries+1, e.Seq, api.AuditHash(line)
-	if ch.Last == ch.headSeq {
-		if ch.headSeen = true; ch.Hash != ch.headHash {
-			return broken("has another hash than the noted one: it or a line before it was changed")
-		}
-	}
-	return nil
-}
-
-// setHead parses NUMBER:HASH, as verify has written it before.
-func (ch *chain) setHead(text string) error {
-	number, hash, _ := strings.Cut(text, ":")
-	seq, err := strconv.ParseUint(number, 10, 64)
-	if err != nil || seq == 0 || len(hash) != len(api.AuditHash(nil)) {
-		return fleet.Errorf(fleet.CodeInvalid, "check the audit: %q is not NUMBER:HASH", text).WithHint("give what skerry audit verify has written before")
-	}
-	ch.headSeq, ch.headHash = seq, hash
-	return nil
 }
 
 func verifyCommand(s *command.Session) *cobra.Command {
@@ -159,9 +133,9 @@ skerry audit export or of a hub's folder audit, in their order.
 Who can write the hub's files can write all of them anew. So keep the line that this command ends with elsewhere, and
 give it to --head the next time: then what was there before cannot have been changed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var ch chain
+			var ch auditchain.Chain
 			if head != "" {
-				if err := ch.setHead(head); err != nil {
+				if err := ch.SetHead(head); err != nil {
 					return s.Out.Close(err)
 				}
 			}
@@ -174,10 +148,10 @@ give it to --head the next time: then what was there before cannot have been cha
 					return err
 				}
 				defer from.Close()
-				if err := scanEntries(from, ch.addLine); err != nil {
+				if err := scanEntries(from, func(line []byte, _ api.AuditEntry) error { return ch.AddLine(line) }); err != nil {
 					return err
 				}
-				return ch.writeResult(c.Out)
+				return ch.WriteResult(c.Out)
 			})(cmd, args)
 		},
 	}
@@ -186,31 +160,17 @@ give it to --head the next time: then what was there before cannot have been cha
 }
 
 // verifyFiles checks the files of the arguments.
-func verifyFiles(c *command.Call, ch *chain) error {
+func verifyFiles(c *command.Call, ch *auditchain.Chain) error {
 	for _, path := range c.Args {
 		f, err := os.Open(path)
 		if err != nil {
 			return fleet.Errorf(fleet.CodeInvalid, "check the audit: %w", err)
 		}
-		if err := errors.Join(scanEntries(f, ch.addLine), f.Close()); err != nil {
+		if err := errors.Join(scanEntries(f, func(line []byte, _ api.AuditEntry) error { return ch.AddLine(line) }), f.Close()); err != nil {
 			return err
 		}
 	}
-	return ch.writeResult(c.Out)
-}
-
-// writeResult says what was checked.
-func (ch *chain) writeResult(out *console.Output) error {
-	if ch.headSeq > 0 && !ch.headSeen {
-		return fleet.Errorf(fleet.CodeInvalid, "check the audit: it has no entry %d", ch.headSeq).
-			WithHint("it ends before, or its oldest files are gone, or it is the audit of another hub")
-	}
-	if ch.Entries == 0 {
-		out.Say(ch, "There are no entries.")
-		return nil
-	}
-	out.Say(ch, "Entries %d to %d follow from each other. Keep this line: --head %d:%s", ch.First, ch.Last, ch.Last, ch.Hash)
-	return nil
+	return ch.WriteResult(c.Out)
 }
 
 func exportCommand(s *command.Session) *cobra.Command {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"skerry/api"
+	"skerry/cmd/auditchain"
 )
 
 // lines are a good audit of so many entries.
@@ -42,22 +43,22 @@ func TestChangedAuditsAreFound(t *testing.T) {
 		"shorter than noted":        {func(l []string) []string { return l[:2] }, noted, "it has no entry 10"},
 		"no JSON":                   {func(l []string) []string { l[1] = "x"; return l }, "", "line 2"},
 	} {
-		var ch chain
+		var ch auditchain.Chain
 		if try.head != "" {
-			if err := ch.setHead(try.head); err != nil {
+			if err := ch.SetHead(try.head); err != nil {
 				t.Fatal(err)
 			}
 		}
-		err := scanEntries(strings.NewReader(strings.Join(try.change(lines(t, 5)), "\n")), ch.addLine)
-		if err == nil && ch.headSeq > 0 && !ch.headSeen {
-			err = ch.writeResult(nil)
+		err := scanEntries(strings.NewReader(strings.Join(try.change(lines(t, 5)), "\n")), func(line []byte, _ api.AuditEntry) error { return ch.AddLine(line) })
+		if err == nil {
+			err = ch.CheckHead()
 		}
 		if (err == nil) != (try.says == "") || err != nil && !strings.Contains(err.Error(), try.says) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	for _, bad := range []string{"", "x", "7", "0:" + noted[3:], "7:abc"} {
-		if err := new(chain).setHead(bad); err == nil {
+		if err := new(auditchain.Chain).SetHead(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
@@ -68,8 +69,8 @@ func FuzzScan(f *testing.F) {
 	f.Add([]byte(`{"Seq":1}` + "\n" + `{"Seq":2,"Prev":"x"}`))
 	f.Add([]byte("\n\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		var ch chain
-		if err := scanEntries(bytes.NewReader(text), ch.addLine); err == nil && ch.Entries > 0 && len(ch.Hash) != 64 {
+		var ch auditchain.Chain
+		if err := scanEntries(bytes.NewReader(text), func(line []byte, _ api.AuditEntry) error { return ch.AddLine(line) }); err == nil && ch.Entries > 0 && len(ch.Hash) != 64 {
 			t.Fatalf("%+v", ch)
 		}
 	})

@@ -36,7 +36,7 @@ func Command() *cobra.Command {
 	c := &cobra.Command{Use: "local", Short: "Look after this edge on site, with no hub in reach"}
 	f.addLocalFlags(c)
 	c.AddCommand(f.statusCommand(), f.logsCommand(), f.stopCommand(), f.startCommand(), f.restartCommand(), f.historyCommand(), f.storeCommand(),
-		f.servicesCommand(), f.checksCommand(), f.diskCommand(), f.execCommand())
+		f.servicesCommand(), f.checksCommand(), f.diskCommand(), f.execCommand(), f.auditCommand())
 	return c
 }
 
