@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -10,6 +12,9 @@ const (
 	DefaultIdentity = "default"
 	DefaultAudience = "nomadproject.io"
 )
+
+// AttributeIdentities is the attribute of nodes whose edge gives tasks their identities. Those of older releases lack it.
+const AttributeIdentities = "skerry.identities"
 
 // WorkloadIdentity is a signed token that says who a task or a service is.
 type WorkloadIdentity struct {
@@ -23,4 +28,48 @@ type WorkloadIdentity struct {
 	ServiceName  string
 	TTL          time.Duration
 	ExtraClaims  []string
+}
+
+// FilePath is the path of the file with the token below the task's folder, where File is set.
+func (w *WorkloadIdentity) FilePath() string {
+	switch {
+	case w.Filepath != "":
+		return w.Filepath
+	case w.Name == DefaultIdentity:
+		return "secrets/nomad_token"
+	}
+	return "secrets/nomad_" + w.Name + ".jwt"
+}
+
+// ExposedIdentities returns the identities whose tokens the task gets in files, the default one first.
+func (t *Task) ExposedIdentities() []WorkloadIdentity {
+	var all []WorkloadIdentity
+	if t.Identity != nil {
+		all = append(all, *t.Identity)
+	}
+	all = append(all, t.Identities...)
+	return slices.DeleteFunc(all, func(w WorkloadIdentity) bool { return !w.File })
+}
+
+// HasIdentities reports whether a task of the group gets the token of an identity.
+func (g *TaskGroup) HasIdentities() bool {
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.ExposedIdentities()) > 0 })
+}
+
+// JobOfIdentity is the job that the identities of an allocation name: a child of a periodic or parameterized job has those
+// of its parent.
+func (a *Alloc) JobOfIdentity() JobID {
+	if a.Job != nil && a.Job.ParentID != "" {
+		return a.Job.ParentID
+	}
+	return a.JobID
+}
+
+// IdentitySubject is the subject of a token, in Nomad's form.
+func (a *Alloc) IdentitySubject(task, identity string) string {
+	region := DefaultRegion
+	if a.Job != nil && a.Job.Region != "" {
+		region = a.Job.Region
+	}
+	return strings.Join([]string{region, a.Namespace, string(a.JobOfIdentity()), a.TaskGroup, task, identity}, ":")
 }

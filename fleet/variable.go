@@ -101,12 +101,9 @@ const VariablesOfJobs = "nomad/jobs"
 // VariablePaths returns the paths of the variables that a task of the allocation may read, with task "" those of all
 // its tasks. A child of a periodic or parameterized job reads those of its parent.
 func (a *Alloc) VariablePaths(task string) []string {
-	job := string(a.JobID)
-	if a.Job != nil && a.Job.ParentID != "" {
-		job = string(a.Job.ParentID)
-	}
-	group := VariablesOfJobs + "/" + job + "/" + a.TaskGroup
-	paths := []string{VariablesOfJobs, VariablesOfJobs + "/" + job, group}
+	job := VariablesOfJobs + "/" + string(a.JobOfIdentity())
+	group := job + "/" + a.TaskGroup
+	paths := []string{VariablesOfJobs, job, group}
 	if task != "" {
 		return append(paths, group+"/"+task)
 	}

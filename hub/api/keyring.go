@@ -51,5 +51,5 @@ func (a *API) removeRootKey(r *http.Request) (any, fleet.Index, error) {
 		return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "remove root key %s: force is not supported: what is encrypted with the key would be lost", r.PathValue("id")).
 			WithHint("encrypt the variables with another key: skerry operator root keyring rotate --full; purge those that no hub can decrypt")
 	}
-	return commitAnswer(a, r, state.RootKeyDelete{KeyID: r.PathValue("id")}, indexAnswer)
+	return commitAnswer(a, r, state.RootKeyDelete{KeyID: r.PathValue("id"), Now: a.cfg.Now().UnixNano()}, indexAnswer)
 }

@@ -17,12 +17,16 @@ const (
 	rekeyRetry = 30 * time.Second
 )
 
-// Lead is a leader task: it encrypts the variables of rekeying keys with the active key, until ctx ends. What another
-// leader has begun goes on here. A failure is logged once and tried again.
+// Lead is a leader task: it encrypts the variables of rekeying keys with the active key, until ctx ends, and makes the
+// first signing key where Config says so. What another leader has begun goes on here. A failure is logged once and tried
+// again.
 func (s *Secrets) Lead(ctx context.Context) error {
 	for said := ""; ; {
 		v := s.cfg.State.Watch()
 		err := s.rekeyAll(ctx, v)
+		if s.cfg.Signs && err == nil {
+			_, err = s.SigningKey(ctx)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -34,7 +38,7 @@ func (s *Secrets) Lead(ctx context.Context) error {
 			continue
 		case err.Error() != said:
 			said = err.Error()
-			s.cfg.Log.Warn("variables are not all encrypted with the active root key; trying again", "error", err)
+			s.cfg.Log.Warn("root keys are not all in use as they should be; trying again", "error", err)
 		}
 		if !pace.Rest(ctx, rekeyRetry) {
 			return nil

@@ -28,12 +28,13 @@ type Wrapper interface {
 	Unwrap(by string, wrapped, bound []byte) ([]byte, error)
 }
 
-// Config of Secrets. All is required.
+// Config of Secrets. All but Signs is required.
 type Config struct {
 	State *state.Store
 	Apply state.Applier // commits commands from any hub
 	Lead  state.Applier // commits commands only while this hub leads
 	Wrap  Wrapper
+	Signs bool // the leader makes the first signing key at once, for verifiers that read the public keys before a task runs
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -42,8 +43,9 @@ type Config struct {
 type Secrets struct {
 	cfg Config
 
-	mu   sync.Mutex
-	keys map[string]sealing.Key // decrypted root keys by id
+	mu      sync.Mutex
+	keys    map[string]sealing.Key // decrypted root keys by id
+	signing SigningKey             // the last one that was used
 }
 
 // New returns the Secrets of a hub. It starts nothing.
@@ -196,6 +198,11 @@ func (s *Secrets) addKey(ctx context.Context, full, first bool) (id string, err 
 	row := state.RootKey{RootKey: fleet.RootKey{KeyID: fleet.NewUUID(nil), Algorithm: fleet.AlgorithmAES256GCM, CreateTime: s.cfg.Now().UnixNano()}}
 	if row.Wrapped, row.WrappedBy, err = s.cfg.Wrap.Wrap(plain, []byte(row.KeyID)); err != nil {
 		return "", err
+	}
+	if !first { // the one of a first key is made when it is needed
+		if row.Signing, err = s.newSigningKey(row.KeyID); err != nil {
+			return "", err
+		}
 	}
 	res, err := s.cfg.Apply.Apply(ctx, state.RootKeyStore{Key: row, Full: full, First: first})
 	if err = res.Failure(err); err != nil {

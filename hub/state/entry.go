@@ -196,6 +196,7 @@ var commands = commandsByKind(
 	declareCommand(170, (*tx).aclAuthMethodStore),
 	declareCommand(171, (*tx).aclBindingRuleStore),
 	declareCommand(172, (*tx).aclAuthDelete),
+	declareCommand(175, (*tx).rootKeySigning),
 	declareCommand(180, (*tx).caStore),
 	declareCommand(181, (*tx).caHubStep),
 )

@@ -129,6 +129,7 @@ func samples() []state.Command {
 			}}}},
 		state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b", Description: "d", AuthMethod: "sso", Selector: "s", BindType: "role", BindName: "n", CreateTime: at, ModifyTime: at, CreateIndex: 1, ModifyIndex: 2}},
 		state.ACLAuthDelete{Methods: []string{"sso"}, Rules: []string{"b"}},
+		state.RootKeySigning{KeyID: "k1", Signing: signingKey()},
 		state.CAStore{CA: state.CA{Number: 2, Cert: []byte{1}, Forward: []byte{2}, Reverse: []byte{3}, Wrapped: []byte{4}, WrappedBy: "k", Grace: time.Hour, CreatedAt: 180, Stored: []fleet.HubID{"h"}, SignsSince: 1, Renewed: []fleet.HubID{"h"}, SettledAt: 2, CreateIndex: 3, ModifyIndex: 4}},
 		state.CAHubStep{Number: 2, Hub: "h", Renewed: true, Now: 181},
 	}

@@ -14,6 +14,7 @@ import (
 //     a node that enrolled since. A revoked node stays revoked.
 //   - The policies, roles, tokens, auth methods and binding rules of access control stay as they are, so that a
 //     revoked token does not come back. A cluster without access control gets those of the snapshot.
+//   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
 //     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.
@@ -38,6 +39,7 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	w := pendingEvals{seed: c.EvalSeed, now: c.Now}
 	t.keepMembers(old)
 	t.keepAccess(old)
+	t.keepRootKeys(old)
 	t.noteRestore(from, c.Now)
 	rewound := t.rewindNodes(old, from, c.Now)
 	t.expelRevokedNodes(old, &w)

@@ -3,6 +3,7 @@ package state
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"skerry/fleet"
 )
@@ -22,16 +23,33 @@ type RootKeyRetire struct {
 	KeyID string
 }
 
-// RootKeyDelete removes a root key. It is refused (conflict) for the active key, and while a variable is encrypted
-// with the key.
+// RootKeyDelete removes a root key. It is refused (conflict) for the active key, while a variable is encrypted with the
+// key, and while a task may have a token that the key has signed and that is valid at Now.
 type RootKeyDelete struct {
 	command
 	KeyID string
+	Now   int64 // UnixNano
+}
+
+// RootKeySigning gives a root key its signing key. One that has a signing key keeps it.
+type RootKeySigning struct {
+	command
+	KeyID   string
+	Signing SigningKey
 }
 
 // RootKey is a data key, encrypted with the state key WrappedBy (see package pki), which is not in the state.
 type RootKey struct {
 	fleet.RootKey
+	Wrapped   []byte
+	WrappedBy string
+	Signing   *SigningKey // nil: nothing was signed yet
+}
+
+// SigningKey signs the identities of workloads (RS256) under the id of its root key. The private half (PKCS #8) is
+// encrypted with the state key WrappedBy.
+type SigningKey struct {
+	Public    []byte // PKIX
 	Wrapped   []byte
 	WrappedBy string
 }
@@ -97,6 +115,24 @@ func (t *tx) rootKeyRetire(c RootKeyRetire) Result {
 	return Result{}
 }
 
+// rootKeySigning applies the command RootKeySigning.
+func (t *tx) rootKeySigning(c RootKeySigning) Result {
+	old := rootKeyTable.currentRow(t, key(c.KeyID))
+	switch {
+	case old == nil:
+		return refusal(fleet.CodeNotFound, "give root key %s a signing key: there is no such root key", c.KeyID)
+	case len(c.Signing.Public) == 0 || len(c.Signing.Wrapped) == 0 || c.Signing.WrappedBy == "":
+		return refusal(fleet.CodeInvalid, "give root key %s a signing key: it has no public half, or is not wrapped", c.KeyID)
+	case old.Signing != nil:
+		return Result{}
+	}
+	row := *old
+	row.Signing = &c.Signing
+	rootKeyTable.putRow(t, &row)
+	rootKeyTable.markChanged(t)
+	return Result{}
+}
+
 // rootKeyDelete applies the command RootKeyDelete.
 func (t *tx) rootKeyDelete(c RootKeyDelete) Result {
 	old := rootKeyTable.currentRow(t, key(c.KeyID))
@@ -107,7 +143,11 @@ func (t *tx) rootKeyDelete(c RootKeyDelete) Result {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "remove root key %s: it is the active one", c.KeyID).
 			WithHint("make another one first: skerry operator root keyring rotate")}
 	}
-	if err := t.rootKeyInUse("remove", c.KeyID); err != nil {
+	err := t.rootKeyInUse("remove", c.KeyID)
+	if err == nil {
+		err = t.signatureInUse(old, c.Now)
+	}
+	if err != nil {
 		return Result{Err: err}
 	}
 	rootKeyTable.removeRow(t, key(c.KeyID))
@@ -122,6 +162,55 @@ func (t *tx) rootKeyInUse(verb, id string) *fleet.Error {
 			WithHint("encrypt them with another key: skerry operator root keyring rotate --full; what no hub can decrypt has to be purged first")
 	}
 	return nil
+}
+
+// signatureInUse returns an error that names an allocation which may have a valid token that the key has signed; nil:
+// there is none. Allocations that were placed after the key was replaced have no such token.
+func (t *tx) signatureInUse(k *RootKey, now int64) *fleet.Error {
+	if k.Signing == nil {
+		return nil
+	}
+	var next *RootKey // the one that has replaced it, as far as that is known
+	for r := range rootKeyTable.scanRows(t.base) {
+		if r.CreateIndex > k.CreateIndex && (next == nil || r.CreateIndex < next.CreateIndex) {
+			next = r
+		}
+	}
+	for r := range allocTable.scanRows(t.base) {
+		if next == nil || r.CreateIndex > next.CreateIndex || r.Terminal() || !mayHaveToken(&r.Alloc, time.Duration(now-next.CreateTime)) {
+			continue
+		}
+		return fleet.Errorf(fleet.CodeConflict, "remove root key %s: it may have signed the identity of allocation %s of job %s, which has not ended", k.KeyID, r.ID, r.JobID).
+			WithHint("replace the allocations that are older than the rotation first: skerry job restart --reschedule JOB")
+	}
+	return nil
+}
+
+// mayHaveToken reports whether a task of the allocation may have a token that is older than age, and has not expired.
+func mayHaveToken(a *fleet.Alloc, age time.Duration) bool {
+	g := a.Group()
+	return g != nil && slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool {
+		return slices.ContainsFunc(t.ExposedIdentities(), func(w fleet.WorkloadIdentity) bool { return w.TTL == 0 || age < w.TTL })
+	})
+}
+
+// keepRootKeys keeps, after a restore, the root keys and the signing keys that the snapshot does not have. One that would
+// be a second active key becomes inactive.
+func (t *tx) keepRootKeys(old *View) {
+	active := slices.ContainsFunc(slices.Collect(rootKeyTable.scanRows(t.base)), func(r *RootKey) bool { return r.State == fleet.RootKeyActive })
+	for r := range old.RootKeys() {
+		next := *r
+		switch row := rootKeyTable.currentRow(t, key(r.KeyID)); {
+		case row != nil && (row.Signing != nil || r.Signing == nil):
+			continue
+		case row != nil:
+			next = *row
+			next.Signing = r.Signing
+		case active && r.State == fleet.RootKeyActive:
+			next.State = fleet.RootKeyInactive
+		}
+		rootKeyTable.putRow(t, &next)
+	}
 }
 
 // RootKeys iterates over the root keys by id.
