@@ -13,16 +13,11 @@ type ACLBootstrapRequest struct {
 	BootstrapSecret string // a UUID that becomes the secret; "": the hub draws one
 }
 
-// ACLPolicyRequest creates or replaces a policy. JobACL is Nomad's and is refused.
-type ACLPolicyRequest struct {
-	fleet.ACLPolicy
-	JobACL json.RawMessage `json:",omitempty"`
-}
-
 // ACLPolicyStub is a policy in a list.
 type ACLPolicyStub struct {
 	Name        string
 	Description string
+	JobACL      *fleet.JobACL `json:",omitempty"`
 	CreateIndex fleet.Index
 	ModifyIndex fleet.Index
 }

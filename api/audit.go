@@ -34,8 +34,11 @@ type AuditEntry struct {
 type AuditActor struct {
 	Accessor    string `json:",omitempty"` // of the token
 	Certificate string `json:",omitempty"` // common name of the client's verified certificate
-	User        string `json:",omitempty"` // unix user on an edge
-	UID         string `json:",omitempty"` // that user's number
+	// Workload is the subject of the identity that a task has shown, and AllocID its allocation.
+	Workload string        `json:",omitempty"`
+	AllocID  fleet.AllocID `json:",omitempty"`
+	User     string        `json:",omitempty"` // unix user on an edge
+	UID      string        `json:",omitempty"` // that user's number
 }
 
 // AuditEdge says where and when somebody on site did something. Each hub writes all actions of edges into its own audit,

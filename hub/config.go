@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"net/url"
 	"os"
 	"regexp"
 	"strings"
@@ -66,6 +67,9 @@ type Config struct {
 	HTTPTLSClientCA string
 	// ACLEnabled turns access control on before it is bootstrapped. A cluster that was bootstrapped has it always.
 	ACLEnabled bool
+	// OIDCIssuer is the URL at which others reach the hubs to verify the identities of workloads, which name it; "": they
+	// name none, and there is no OIDC discovery. It is the same on all hubs.
+	OIDCIssuer string
 	// HTTPHosts are the host names and addresses that HTTP requests may name, besides loopback and the hub's own
 	// addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string
@@ -205,6 +209,9 @@ func (c Config) findErrors() (errs []error) {
 		invalid("bind address %q: not an IP address", c.Bind)
 	}
 	errs = append(errs, c.findHTTPErrors()...)
+	if u, err := url.Parse(c.OIDCIssuer); c.OIDCIssuer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
+		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "OIDC issuer %q: not a URL without a query", c.OIDCIssuer).WithHint("write it like https://hubs.example.com"))
+	}
 	if c.Advertise != "" {
 		if a, err := netip.ParseAddr(c.Advertise); err != nil || a.IsUnspecified() {
 			invalid("advertise address %q: not an IP address that others can reach", c.Advertise)

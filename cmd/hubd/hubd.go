@@ -47,6 +47,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&cfg.HTTPTLSKey, "http-tls-key", "", "file with the key of --http-tls-cert (PEM)")
 	flags.StringVar(&cfg.HTTPTLSClientCA, "http-tls-client-ca", "", "let in only HTTPS clients with a certificate of an authority in this file (PEM)")
 	flags.BoolVar(&cfg.ACLEnabled, "acl-enabled", false, "serve the HTTP API only to tokens, also before skerry acl bootstrap turns access control on for the cluster")
+	flags.StringVar(&cfg.OIDCIssuer, "oidc-issuer", "", "URL at which others reach the hubs to verify the identities of tasks (JWT), which name it as their issuer; the same on all hubs")
 	flags.BoolVar(&cfg.Debug, "debug", false, "serve profiles of this process under /debug/pprof, to clients on this machine alone")
 	flags.IntVar(&cfg.Workers, "workers", 0, "number of schedulers on this hub (default: one for each processor, at least 2)")
 	flags.DurationVar(&cfg.Heartbeat.MinTTL, "heartbeat-min-ttl", 0, "shortest heartbeat interval of an edge (default 10s)")

@@ -13,6 +13,7 @@ type ACL struct {
 	management bool
 	kinds      map[Kind]*ruleSet
 	policies   []*Policy
+	implicit   []Requirement // that no policy can deny; nil: not of a workload
 }
 
 // ruleSet has the rules of a kind. exact is by name; globs are in the order in which they decide.
@@ -55,6 +56,27 @@ func New(policies ...*Policy) *ACL {
 		slices.SortFunc(set.globs, func(a, b globRule) int { return compareGlobs(a.pattern, b.pattern) })
 	}
 	return a
+}
+
+// NewOfWorkload compiles the policies that are attached to a workload, and what each workload may do besides: read the
+// variables of its own job, by their paths, and the services of its namespace.
+func NewOfWorkload(namespace string, variables []string, policies ...*Policy) *ACL {
+	a := New(policies...)
+	a.implicit = append(a.implicit, Requirement{Kind: KindNamespace, Name: namespace, Capability: ListServices})
+	for _, path := range variables {
+		for _, c := range []Capability{List, Read} {
+			a.implicit = append(a.implicit, Requirement{KindVariables, namespace, c, path})
+		}
+	}
+	return a
+}
+
+// grantsImplicitly tells whether a workload may do something on an object of a kind without a policy. A zero name or
+// capability stands for any.
+func (a *ACL) grantsImplicitly(kind Kind, name string, c Capability) bool {
+	return slices.ContainsFunc(a.implicit, func(r Requirement) bool {
+		return r.Kind == kind && (name == "" || name == r.Name) && (c == "" || c == r.Capability)
+	})
 }
 
 // ruleKey joins the namespace and the path of a variable. No name has the separator in it.
@@ -125,6 +147,8 @@ func (a *ACL) Allows(r Requirement) bool {
 		return true
 	case r.Kind == KindNamespace && r.Name == "*":
 		return a.AllowsAny(KindNamespace, r.Capability)
+	case slices.Contains(a.implicit, r):
+		return true
 	}
 	_, granted, _ := a.kinds[r.Kind].findRule(ruleKey(r.Name, r.Path))
 	if r.Kind != KindSite {
@@ -136,7 +160,7 @@ func (a *ACL) Allows(r Requirement) bool {
 
 // AllowsAny tells whether there is an object of a kind on which the ACL allows a capability.
 func (a *ACL) AllowsAny(kind Kind, c Capability) bool {
-	if a.management {
+	if a.management || a.grantsImplicitly(kind, "", c) {
 		return true
 	}
 	if kind != KindSite {
@@ -149,7 +173,7 @@ func (a *ACL) AllowsAny(kind Kind, c Capability) bool {
 // AllowsSome tells whether the ACL allows any capability on an object, so that its bearer may know that the object
 // exists. The name for KindVariables is a namespace: is there any variable in it?
 func (a *ACL) AllowsSome(kind Kind, name string) bool {
-	if a.management {
+	if a.management || name != "" && a.grantsImplicitly(kind, name, "") {
 		return true
 	}
 	if kind == KindVariables {
@@ -177,7 +201,7 @@ func (a *ACL) Denies(kind Kind, name string) bool {
 
 // AllowsNothing tells whether no rule grants anything, as without a token and without an anonymous policy.
 func (a *ACL) AllowsNothing() bool {
-	if a.management {
+	if a.management || len(a.implicit) > 0 {
 		return false
 	}
 	for _, set := range a.kinds {

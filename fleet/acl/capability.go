@@ -66,6 +66,10 @@ const (
 	SubmitRecommendation Capability = "submit-recommendation"
 )
 
+// ListServices lets a workload list and read the services of its namespace. No policy can grant it: ReadJob allows that
+// to tokens.
+const ListServices Capability = "list-services"
+
 // Capabilities of node pools, host volumes, variables and the operator.
 const (
 	Delete         Capability = "delete"

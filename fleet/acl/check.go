@@ -1,6 +1,7 @@
 package acl
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func IsUUID(s string) bool { return validUUID.MatchString(s) }
 
 // CheckPolicy returns what is wrong with a policy that a user stores.
 func CheckPolicy(p *fleet.ACLPolicy) error {
-	if err := checkNamed("ACL policy", p.Name, p.Description); err != nil {
+	if err := cmp.Or(checkNamed("ACL policy", p.Name, p.Description), checkJobACL(p)); err != nil {
 		return err
 	}
 	parsed, err := ParsePolicy(p.Rules)
@@ -42,6 +43,27 @@ func CheckPolicy(p *fleet.ACLPolicy) error {
 			p.Name, parsed.Rules[i].Line).WithHint("leave the block out: the group of the edge's socket says who may use it")
 	}
 	return nil
+}
+
+// checkJobACL returns what is wrong with the attachment of a policy to a job.
+func checkJobACL(p *fleet.ACLPolicy) error {
+	at := p.JobACL
+	if at == nil {
+		return nil
+	}
+	missing := ""
+	switch {
+	case at.Namespace == "":
+		missing = "a namespace"
+	case at.JobID == "":
+		missing = "a job"
+	case at.Task != "" && at.Group == "":
+		missing = "a group beside its task"
+	default:
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: its JobACL does not name %s", p.Name, missing).
+		WithHint("a policy is attached to a job of a namespace, to a group of it, or to a task of a group")
 }
 
 // CheckRole returns what is wrong with a role that a user stores.

@@ -2,6 +2,7 @@ package acl
 
 import (
 	"fmt"
+	"slices"
 
 	"skerry/fleet"
 )
@@ -28,6 +29,10 @@ func (a *ACL) Explain(r Requirement) Explanation {
 		return Explanation{Allowed: true, Reason: "a management token may do everything"}
 	}
 	e := Explanation{Allowed: a.Allows(r)}
+	if slices.Contains(a.implicit, r) {
+		e.Reason = fmt.Sprintf("%s is granted to every workload, for what belongs to its own job", r)
+		return e
+	}
 	if r.Kind == KindManagement {
 		e.Reason = "this needs a management token: no policy can grant it"
 		return e

@@ -2,8 +2,9 @@
 //
 // hub.Open makes the Resolver, and hub/api asks it for each request. Compiled ACLs are kept by the policies that make
 // them, and actors by the hash of their secret, until a policy or a role changes. When any token changes, the row of an
-// actor's token is looked at again. Requests with unknown tokens share one call to the leader. The package starts no
-// goroutine and persists nothing.
+// actor's token is looked at again. The identity of a workload is verified once, and its claims are checked for each
+// request. Requests with unknown tokens share one call to the leader. The package starts no goroutine and persists
+// nothing.
 package access
 
 import (
@@ -19,6 +20,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/acl"
 	"skerry/hub/state"
+	"skerry/hub/workload"
 )
 
 // AnonymousPolicy is the name of the policy for requests without a token.
@@ -34,17 +36,19 @@ type Config struct {
 	CatchUp func(ctx context.Context) error
 	// Enabled turns access control on before the cluster is bootstrapped. Afterwards it is always on.
 	Enabled bool
+	Issuer  string // of the identities of workloads; "": they name none
 	Now     func() time.Time
 	Log     *slog.Logger
 }
 
 // Actor is who asks, and what that one may do. It does not change.
 type Actor struct {
-	Accessor string          // of the token; "": anonymous, or access control is off
-	Name     string          // of the token
-	Policies []string        // with those of its roles, sorted; none of a management token
-	ACL      *acl.ACL        //
-	Token    *fleet.ACLToken // nil: no token
+	Accessor string   // of the token; "": anonymous, or access control is off
+	Name     string   // of the token
+	Policies []string // with those of its roles, sorted; none of a management token
+	ACL      *acl.ACL
+	Token    *fleet.ACLToken  // nil: no token
+	Workload *workload.Claims // of the identity of a workload; nil: it is none
 }
 
 // unrestricted is the actor of every request while access control is off.
@@ -61,7 +65,8 @@ type Resolver struct {
 	actors     map[[sha256.Size]byte]cachedActor
 	acls       map[string]*acl.ACL      // by the names of the policies, joined
 	parsed     map[string]*parsedPolicy // by name
-	latest     time.Time                // the newest time that was seen: a clock that goes back revives no token
+	workloads  workloadCache
+	latest     time.Time // the newest time that was seen: a clock that goes back revives no token
 }
 
 // generation is the state of policies and roles that the caches are made from.
@@ -88,7 +93,7 @@ func New(cfg Config) *Resolver {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), parsed: map[string]*parsedPolicy{}}
+	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), parsed: map[string]*parsedPolicy{}, workloads: newWorkloadCache()}
 	r.dropCaches(generation{})
 	return r
 }
@@ -111,14 +116,15 @@ func (r *Resolver) Enabled(v *state.View) bool {
 	return bootstrapped
 }
 
-// Resolve returns who has a secret; "": the anonymous actor. CodeForbidden: no token has it, or the token has ended.
+// Resolve returns who has a secret; "": the anonymous actor. CodeForbidden: no token has it, or the token has ended. The
+// actor of such an error is nil, or the workload that the refused identity names.
 func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
 	actor, err := r.ResolveIn(r.cfg.State.View(), secret)
 	if err == nil || secret == "" || r.cfg.CatchUp == nil {
 		return actor, err
 	}
 	if caughtUp := r.catchUp.wait(ctx); caughtUp != nil {
-		return nil, caughtUp
+		return actor, caughtUp
 	}
 	return r.ResolveIn(r.cfg.State.View(), secret)
 }
@@ -141,7 +147,11 @@ func (r *Resolver) ResolveIn(v *state.View, secret string) (*Actor, error) {
 	if !ok || kept.tokens != tokens {
 		var row *state.ACLTokenRecord
 		if secret != "" {
-			if row, _ = v.ACLTokenByHash(hash[:]); row == nil {
+			row, _ = v.ACLTokenByHash(hash[:])
+			switch {
+			case row == nil && workload.IsToken(secret):
+				return r.resolveWorkload(v, now, hash, secret)
+			case row == nil:
 				return nil, fleet.Errorf(fleet.CodeForbidden, "ACL token not found").
 					WithHint("no token of this cluster has this secret: it is another cluster's, or was deleted or has ended")
 			}
@@ -202,6 +212,7 @@ func (r *Resolver) keepActor(v *state.View, now generation, hash [sha256.Size]by
 // dropCaches empties the caches for a generation. Policies that were read stay: they know their index.
 func (r *Resolver) dropCaches(g generation) {
 	r.generation, r.actors, r.acls = g, map[[sha256.Size]byte]cachedActor{}, map[string]*acl.ACL{}
+	r.workloads.dropActors()
 }
 
 // policiesOf returns the names of the policies of a token and of its roles, sorted.
@@ -227,22 +238,25 @@ func (r *Resolver) compileACL(v *state.View, actor *Actor, kept map[string]*acl.
 	if a, ok := kept[joined]; ok {
 		return a
 	}
-	var policies []*acl.Policy
-	for _, name := range actor.Policies {
+	a := acl.New(r.parsePolicies(v, actor.Policies)...)
+	kept[joined] = a
+	return a
+}
+
+// parsePolicies returns policies that were read; none if one of them cannot be read. r.mu is held.
+func (r *Resolver) parsePolicies(v *state.View, names []string) (policies []*acl.Policy) {
+	for _, name := range names {
 		stored, ok := v.ACLPolicy(name)
 		if !ok {
 			continue // as in Nomad: a policy that is gone allows nothing
 		}
 		p := r.parsePolicy(stored)
 		if p == nil {
-			policies = nil // it may deny something
-			break
+			return nil // it may deny something
 		}
 		policies = append(policies, p)
 	}
-	a := acl.New(policies...)
-	kept[joined] = a
-	return a
+	return policies
 }
 
 // parsePolicy returns a policy that was read; nil: this release cannot read it. r.mu is held.

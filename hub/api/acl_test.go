@@ -155,7 +155,7 @@ func TestACLPoliciesAndRoles(t *testing.T) {
 		mustFailWith(t, err, "400", message)
 	}
 	_, err = c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "bad", Rules: `node { policy = "read" }`, JobACL: &nomad.JobACL{JobID: "x"}}, nil)
-	mustFailWith(t, err, "JobACL is not supported")
+	mustFailWith(t, err, "does not name a namespace")
 	policy, _, err := c.ACLPolicies().Info("read", nil)
 	if err != nil || policy.Description != "d" || policy.Rules == "" || policy.CreateIndex == 0 {
 		t.Errorf("the policy: %+v, %v", policy, err)

@@ -31,7 +31,7 @@ func (a *API) listACLPolicies(v *state.View, r *http.Request, q query) (any, fle
 }
 
 func policyStub(p *fleet.ACLPolicy) api.ACLPolicyStub {
-	return api.ACLPolicyStub{Name: p.Name, Description: p.Description, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
+	return api.ACLPolicyStub{Name: p.Name, Description: p.Description, JobACL: p.JobACL, CreateIndex: p.CreateIndex, ModifyIndex: p.ModifyIndex}
 }
 
 // listOwnACLPolicies lists the policies that the request's token has, itself or by its roles.
@@ -59,17 +59,14 @@ func (a *API) readACLPolicy(v *state.View, r *http.Request, _ query) (any, fleet
 }
 
 // storeACLPolicy creates a policy, or replaces the one of that name.
-func (a *API) storeACLPolicy(r *http.Request, req api.ACLPolicyRequest) (any, fleet.Index, error) {
-	switch name := r.PathValue("name"); {
-	case req.Name != "" && req.Name != name:
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: the path names %q", req.Name, name)
-	case len(req.JobACL) > 0 && string(req.JobACL) != "null":
-		return nil, 0, fleet.Errorf(fleet.CodeUnsupported, "store ACL policy %q: JobACL is not supported: tasks have no identities yet", name).WithHint("leave it out")
-	default:
-		req.Name = name
+func (a *API) storeACLPolicy(r *http.Request, p fleet.ACLPolicy) (any, fleet.Index, error) {
+	name := r.PathValue("name")
+	if p.Name != "" && p.Name != name {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: the path names %q", p.Name, name)
 	}
-	if err := acl.CheckPolicy(&req.ACLPolicy); err != nil {
+	p.Name = name
+	if err := acl.CheckPolicy(&p); err != nil {
 		return nil, 0, err
 	}
-	return commitAnswer(a, r, state.ACLPolicyStore{Policy: req.ACLPolicy}, indexAnswer)
+	return commitAnswer(a, r, state.ACLPolicyStore{Policy: p}, indexAnswer)
 }

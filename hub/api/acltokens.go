@@ -41,6 +41,10 @@ func (a *API) listACLTokens(v *state.View, r *http.Request, q query) (any, fleet
 // readOwnACLToken answers with the token of the request, which alone gets its secret back.
 func (a *API) readOwnACLToken(_ *state.View, r *http.Request, _ query) (any, fleet.Index, error) {
 	actor := actorOf(r)
+	if actor.Workload != nil {
+		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "Permission denied: the request has the identity of a workload, which is no ACL token").
+			WithHint("skerry acl policy self lists its policies")
+	}
 	if actor.Token == nil {
 		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "Permission denied: the request has no token").
 			WithHint("give its secret in the header X-Nomad-Token; commands take it from SKERRY_TOKEN or a context")

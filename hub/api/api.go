@@ -186,6 +186,7 @@ type Config struct {
 	Certified func(host string) bool
 	// NeedsCertificate refuses clients that have shown no certificate that the TLS server has verified.
 	NeedsCertificate bool
+	Issuer           string // of the identities of workloads; "": OIDC discovery is off
 	// ACLResetFile is the file with the index that lets access control be bootstrapped again; "": none.
 	ACLResetFile string
 	Log          *slog.Logger
@@ -264,6 +265,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.jobEndpoints(),
 		a.nodeEndpoints(),
 		a.drainEndpoints(),
+		a.wellKnownEndpoints(),
 		a.systemEndpoints(),
 		a.childEndpoints(),
 		a.stepEndpoints(),

@@ -77,10 +77,15 @@ func (a *API) serveAudited(w http.ResponseWriter, r *http.Request) {
 
 type auditKey struct{}
 
-// noteActor has the audit's entry of a request say whose token it has.
+// noteActor has the audit's entry of a request say whose token it has; nil: nobody's.
 func noteActor(r *http.Request, actor *access.Actor) {
-	if e, ok := r.Context().Value(auditKey{}).(*api.AuditEntry); ok {
-		e.Actor.Accessor = actor.Accessor
+	e, ok := r.Context().Value(auditKey{}).(*api.AuditEntry)
+	if !ok || actor == nil {
+		return
+	}
+	e.Actor.Accessor = actor.Accessor
+	if w := actor.Workload; w != nil {
+		e.Actor.Workload, e.Actor.AllocID = w.Subject, w.AllocID
 	}
 }
 

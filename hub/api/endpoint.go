@@ -3,6 +3,7 @@ package api
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"skerry/fleet/acl"
@@ -35,6 +36,7 @@ const (
 	ofNothing          // everybody is served
 	ofCluster          // the whole cluster: rules of the kind have no names
 	ofRequest          // the namespace of the request ("*": of each object in the answer)
+	ofServices         // as ofRequest; the identity of a workload may read the services of its namespace
 	ofObject           // the object that the handler looks up
 	ofToken            // the request's token itself
 	ofAnswer           // each object of the answer, by its own kind: others are left out
@@ -81,6 +83,9 @@ func inObjectNamespace(any ...acl.Capability) requirement {
 	return requirement{acl.KindNamespace, any, ofObject}
 }
 
+// onServices requires read-job in the request's namespace of a token, and nothing of a workload of that namespace.
+var onServices = requirement{acl.KindNamespace, []acl.Capability{acl.ReadJob}, ofServices}
+
 // onListed requires a capability on some object of a kind. Other objects are left out of the answer.
 func onListed(kind acl.Kind, capability acl.Capability) requirement {
 	return requirement{kind, []acl.Capability{capability}, ofAnswer}
@@ -89,6 +94,14 @@ func onListed(kind acl.Kind, capability acl.Capability) requirement {
 // onVariable requires a capability on the path of a variable, which the request names.
 func onVariable(capability acl.Capability) requirement {
 	return requirement{acl.KindVariables, []acl.Capability{capability}, ofObject}
+}
+
+// sufficientCapabilities are those of which one is enough, with those that no policy can grant.
+func (q requirement) sufficientCapabilities() []acl.Capability {
+	if q.of == ofServices {
+		return append(slices.Clone(q.any), acl.ListServices)
+	}
+	return q.any
 }
 
 // String returns the requirement as the documentation shows it; "": it is not declared.
@@ -108,6 +121,9 @@ func (q requirement) String() string {
 	var names []string
 	for _, c := range q.any {
 		names = append(names, string(c))
+	}
+	if q.of == ofServices {
+		names = append(names, "a workload of the namespace")
 	}
 	return string(q.kind) + ":" + strings.Join(names, " or ")
 }

@@ -94,8 +94,8 @@ func (a *API) guardEndpoint(e endpoint) http.HandlerFunc {
 			actor, err = a.cfg.Access.Resolve(r.Context(), requestSecret(r))
 		}
 		g := &grant{requires: e.requires}
+		noteActor(r, actor)
 		if err == nil {
-			noteActor(r, actor)
 			err = g.useActor(r, actor)
 		}
 		if err != nil {
@@ -155,8 +155,8 @@ func (q requirement) checkRequest(rules *acl.ACL, r *http.Request) error {
 		for _, c := range q.any {
 			allowed = allowed || rules.AllowsAny(q.kind, c) || q.kind == acl.KindNode && rules.AllowsAny(acl.KindSite, c)
 		}
-	case ofRequest, ofCluster:
-		for _, c := range q.any {
+	case ofRequest, ofServices, ofCluster:
+		for _, c := range q.sufficientCapabilities() {
 			missing.Capability = c
 			allowed = allowed || rules.Allows(missing)
 		}
@@ -192,7 +192,7 @@ func refusal(rules *acl.ACL, missing acl.Requirement) error {
 func (g *grant) capabilitiesOn(kind acl.Kind) []acl.Capability {
 	switch {
 	case len(g.requires.any) > 0 && (g.requires.kind == kind || g.requires.kind == acl.KindNode && kind == acl.KindSite):
-		return g.requires.any
+		return g.requires.sufficientCapabilities()
 	case kind == acl.KindNamespace:
 		return readJob
 	case kind == acl.KindVariables:

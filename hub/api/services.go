@@ -18,8 +18,8 @@ import (
 
 func (a *API) serviceEndpoints() []endpoint {
 	return []endpoint{
-		{"GET", "/v1/services", inRequestNamespace("read-job"), a.readHandler(a.listServices)},
-		{"GET", "/v1/service/{name}", inRequestNamespace("read-job"), a.readHandler(a.readService)},
+		{"GET", "/v1/services", onServices, a.readHandler(a.listServices)},
+		{"GET", "/v1/service/{name}", onServices, a.readHandler(a.readService)},
 		{"DELETE", "/v1/service/{name}/{registration}", inRequestNamespace("submit-job"), a.writeHandler(a.deleteService)},
 		{"GET", "/v1/job/{id}/services", inRequestNamespace("read-job"), a.readHandler(a.jobServices)},
 		{"GET", "/v1/allocation/{id}/services", inObjectNamespace("read-job"), readObject(a, "allocs", needAlloc, a.allocServices)},

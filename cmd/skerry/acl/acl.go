@@ -110,22 +110,33 @@ func policyCommand(s *command.Session) *cobra.Command {
 
 func applyPolicyCommand(s *command.Session) *cobra.Command {
 	var description string
+	var attach fleet.JobACL
 	c := &cobra.Command{
 		Use: "apply NAME FILE", Short: "Create or update a policy", Args: cobra.ExactArgs(2),
-		Long: "Create or update a policy. FILE has its rules in HCL or JSON; - is the standard input.",
+		Long: `Create or update a policy. FILE has its rules in HCL or JSON; - is the standard input.
+
+With --job, in --namespace, the policy counts for the identities of the job's tasks; --group and --task name fewer of them.`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			src, err := spec.Read(c.InOrStdin(), c.Args[1])
 			if err != nil {
 				return "", err
 			}
 			p := fleet.ACLPolicy{Name: c.Args[0], Description: description, Rules: string(src)}
+			if attach != (fleet.JobACL{}) {
+				attach.Namespace = c.Namespace()
+				p.JobACL = &attach
+			}
 			if err := acl.CheckPolicy(&p); err != nil {
 				return "", err
 			}
 			return "Successfully wrote \"" + p.Name + "\" ACL policy!", c.Hub.ApplyACLPolicy(c.Context(), p)
 		}),
 	}
-	c.Flags().StringVar(&description, "description", "", "description of the policy")
+	flags := c.Flags()
+	flags.StringVar(&description, "description", "", "description of the policy")
+	flags.StringVar((*string)(&attach.JobID), "job", "", "job to whose tasks' identities the policy is attached")
+	flags.StringVar(&attach.Group, "group", "", "group of --job; without it all groups")
+	flags.StringVar(&attach.Task, "task", "", "task of --group; without it all tasks")
 	return c
 }
 
@@ -157,6 +168,12 @@ func policyInfoCommand(s *command.Session) *cobra.Command {
 			t.Add("Description", p.Description)
 			t.Add("Create Index", p.CreateIndex)
 			t.Add("Modify Index", p.ModifyIndex)
+			if at := p.JobACL; at != nil {
+				t.Add("Namespace", at.Namespace)
+				t.Add("Job ID", at.JobID)
+				t.AddSet("Group", at.Group)
+				t.AddSet("Task", at.Task)
+			}
 			out.Table(t)
 			out.Line("\nRules\n\n%s", strings.TrimRight(p.Rules, "\n"))
 		}),

@@ -92,7 +92,7 @@ func who(a api.AuditActor) string {
 	if a.UID != "" {
 		a.UID = "uid " + a.UID
 	}
-	return cmp.Or(a.Accessor, a.Certificate, a.User, a.UID, "-")
+	return cmp.Or(a.Accessor, a.Workload, a.Certificate, a.User, a.UID, "-")
 }
 
 // onSite returns when an action on an edge was done, by the edge's clock.

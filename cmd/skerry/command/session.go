@@ -4,6 +4,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -125,6 +126,9 @@ func (s *Session) noteStale() {
 var warnStale = sync.OnceFunc(func() {
 	fmt.Fprintln(os.Stderr, "Warning: this hub knows no leader: what it shows may be old")
 })
+
+// Namespace is the namespace that the command line names, or the default one.
+func (c *Call) Namespace() string { return cmp.Or(c.session.namespace, fleet.DefaultNamespace) }
 
 // AskForJob asks the hub in the namespace of a job file, unless the command line names one.
 func (c *Call) AskForJob(job *fleet.Job) {

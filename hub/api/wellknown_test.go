@@ -1,0 +1,166 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/fleet"
+	hubapi "skerry/hub/api"
+	"skerry/hub/state"
+	"skerry/hub/workload"
+)
+
+// signIdentity places an allocation of the job shop, and signs an identity of its task.
+func (a *aclHub) signIdentity(issuer string, w *fleet.WorkloadIdentity) (fleet.AllocID, string) {
+	a.tb.Helper()
+	mustApply(a.tb, a.hub, state.NodeRegister{Node: fleet.Node{ID: nodeID, Name: "edge1", Datacenter: "dc1", NodePool: "default", Resources: fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 10000}}, Now: 1})
+	mustApply(a.tb, a.hub, state.SessionOpen{NodeID: nodeID, Session: 1, Instance: "i", BootID: "b", Hub: "hub1", EvalSeed: "s", Now: 2})
+	mustApply(a.tb, a.hub, state.JobRegister{Now: 3, Job: &fleet.Job{
+		Namespace: "default", ID: "shop", Name: "shop", Type: fleet.JobTypeService, Datacenters: []string{"dc1"}, NodePool: "default", Priority: 50,
+		TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "raw_exec"}}}},
+	}})
+	job, _ := a.hub.store.View().Job("default", "shop")
+	placed := fleet.Alloc{
+		ID: "5c6328f7-48c5-4d03-bada-91ef2e904d0d", Namespace: "default", Name: "shop.web[0]", NodeID: nodeID, JobID: "shop", Job: job, JobVersion: job.Version, JobHash: job.SpecHash,
+		TaskGroup: "web", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientPending,
+	}
+	mustApply(a.tb, a.hub, state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{nodeID: {placed}}}, Jobs: []*fleet.Job{job}, Now: 4})
+	signer := workload.Signer{Keys: secretsOf(a.hub), Issuer: issuer, Now: func() time.Time { return a.now }}
+	made, err := signer.SignIdentity(a.tb.Context(), &placed, "main", w)
+	mustSucceed(a.tb, err)
+	return placed.ID, made.Text
+}
+
+// TestIdentityIsVerifiedByOthers: an OIDC client finds the hub's keys at the issuer, and verifies a token with them.
+func TestIdentityIsVerifiedByOthers(t *testing.T) {
+	a := newACLHub(t)
+	resp, err := http.Get(a.srv.URL + "/.well-known/openid-configuration")
+	mustSucceed(t, err)
+	text, _ := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusNotFound || !strings.Contains(string(text), "no issuer") || !strings.Contains(resp.Header.Get("X-Skerry-Hint"), "--oidc-issuer") {
+		t.Errorf("without an issuer: %d %s", resp.StatusCode, text)
+	}
+	issuing, err := hubapi.New(hubapi.Config{State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub), Issuer: a.srv.URL})
+	mustSucceed(t, err)
+	a.srv.Config.Handler = issuing
+	_, token := a.signIdentity(a.srv.URL, &fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, TTL: time.Hour})
+	provider, err := oidc.NewProvider(t.Context(), a.srv.URL)
+	mustSucceed(t, err)
+	verifier := provider.Verifier(&oidc.Config{ClientID: "vault.io", Now: func() time.Time { return a.now }})
+	verified, err := verifier.Verify(t.Context(), token)
+	if err != nil || verified.Subject != "global:default:shop:web:main:vault" || !verified.Expiry.Equal(a.now.Add(time.Hour)) {
+		t.Fatalf("verified as %+v, %v", verified, err)
+	}
+	if _, err := provider.Verifier(&oidc.Config{ClientID: "other", Now: func() time.Time { return a.now }}).Verify(t.Context(), token); err == nil {
+		t.Error("accepted for another audience")
+	}
+	if _, err := secretsOf(a.hub).Rotate(t.Context(), false); err != nil { // a verifier that asks only now gets both keys
+		t.Fatal(err)
+	}
+	provider, err = oidc.NewProvider(t.Context(), a.srv.URL)
+	mustSucceed(t, err)
+	if _, err := provider.Verifier(&oidc.Config{ClientID: "vault.io", Now: func() time.Time { return a.now }}).Verify(t.Context(), token); err != nil {
+		t.Errorf("after a rotation: %v", err)
+	}
+	_, other := a.signIdentityAgain(t, a.srv.URL)
+	if _, err := verifier.Verify(t.Context(), other); err != nil { // it fetches the keys again
+		t.Errorf("with a key that the verifier did not know: %v", err)
+	}
+}
+
+// signIdentityAgain signs one more token, by the key that is active now.
+func (a *aclHub) signIdentityAgain(t *testing.T, issuer string) (fleet.AllocID, string) {
+	t.Helper()
+	for alloc := range a.hub.store.View().AllocsByNode(nodeID) {
+		signer := workload.Signer{Keys: secretsOf(a.hub), Issuer: issuer, Now: func() time.Time { return a.now }}
+		made, err := signer.SignIdentity(context.Background(), alloc, "main", &fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, TTL: time.Hour})
+		mustSucceed(t, err)
+		return alloc.ID, made.Text
+	}
+	t.Fatal("there is no allocation")
+	return "", ""
+}
+
+// TestNomadReadsKeySet: Nomad's client reads the keys without a token.
+func TestNomadReadsKeySet(t *testing.T) {
+	a := newACLHub(t)
+	a.mustBootstrap()
+	_, err := secretsOf(a.hub).SigningKey(t.Context())
+	mustSucceed(t, err)
+	body, err := a.clientOf("").Raw().Response("/.well-known/jwks.json", nil)
+	mustSucceed(t, err)
+	defer body.Close()
+	var set struct {
+		Keys []struct{ Kid, Kty, N, D string }
+	}
+	if err := json.NewDecoder(body).Decode(&set); err != nil || len(set.Keys) != 1 || set.Keys[0].Kty != "RSA" || set.Keys[0].N == "" || set.Keys[0].D != "" {
+		t.Errorf("%+v, %v", set, err)
+	}
+}
+
+// TestRequestsOfWorkload: a task asks the hub with its identity. It reads its job's variables and its namespace's services,
+// and what an attached policy allows; nothing else. The audit names it.
+func TestRequestsOfWorkload(t *testing.T) {
+	a := newACLHub(t)
+	admin, _ := a.mustBootstrap()
+	for _, path := range []string{"nomad/jobs/shop/web/main", "nomad/jobs/till", "app/db"} {
+		_, _, err := admin.Variables().Create(&nomad.Variable{Path: path, Items: nomad.VariableItems{"k": path}}, nil)
+		mustSucceed(t, err)
+	}
+	id, token := a.signIdentity("", &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, Audience: []string{fleet.DefaultAudience}, TTL: time.Hour})
+	task := a.clientOf(token)
+	read, _, err := task.Variables().Read("nomad/jobs/shop/web/main", nil)
+	if err != nil || read.Items["k"] != "nomad/jobs/shop/web/main" {
+		t.Fatalf("its own variable: %+v, %v", read, err)
+	}
+	if list, _, err := task.Variables().List(nil); err != nil || len(list) != 1 {
+		t.Errorf("it lists %v, %v", list, err)
+	}
+	_, _, err = task.Services().List(nil)
+	mustSucceed(t, err)
+	_, _, err = task.Services().List(&nomad.QueryOptions{Namespace: "team"})
+	mustFailWith(t, err, "403")
+	_, _, err = task.Variables().Read("nomad/jobs/till", nil)
+	mustFailWith(t, err, "403")
+	_, _, err = task.Variables().Create(&nomad.Variable{Path: "nomad/jobs/shop", Items: nomad.VariableItems{"k": "v"}}, nil)
+	mustFailWith(t, err, "403", "capability \"write\"")
+	_, _, err = task.Jobs().List(nil)
+	mustFailWith(t, err, "403", "list-jobs")
+	_, _, err = task.ACLTokens().Self(nil)
+	mustFailWith(t, err, "403", "identity of a workload")
+	_, _, err = task.ACLTokens().UpsertOneTimeToken(nil)
+	mustFailWith(t, err, "403")
+
+	_, err = admin.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "db", Rules: `namespace "default" { variables { path "app/*" { capabilities = ["read"] } } }`, JobACL: &nomad.JobACL{Namespace: "default", JobID: "shop"}}, nil)
+	mustSucceed(t, err)
+	if read, _, err := task.Variables().Read("app/db", nil); err != nil || read.Items["k"] != "app/db" {
+		t.Errorf("by an attached policy: %+v, %v", read, err)
+	}
+	if own, _, err := task.ACLPolicies().List(nil); err != nil || len(own) != 1 || own[0].JobACL == nil || own[0].JobACL.JobID != "shop" {
+		t.Errorf("its policies: %+v, %v", own, err)
+	}
+
+	a.now = a.now.Add(time.Hour)
+	_, _, err = task.Variables().Read("nomad/jobs/shop/web/main", nil)
+	mustFailWith(t, err, "403", "workload identity refused: it expired")
+	a.audit.mu.Lock()
+	defer a.audit.mu.Unlock()
+	last := a.audit.entries[len(a.audit.entries)-1]
+	if last.Status != http.StatusForbidden || last.Actor.AllocID != id || last.Actor.Workload != "global:default:shop:web:main:default" || last.Actor.Accessor != "" {
+		t.Errorf("the audit of the refusal: %+v", last)
+	}
+	for _, e := range a.audit.entries {
+		if text, _ := json.Marshal(e); strings.Contains(string(text), token[:20]) {
+			t.Errorf("the audit has the token: %s", text)
+		}
+	}
+}
