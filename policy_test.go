@@ -36,7 +36,7 @@ drivers                 < fleet
 devices                 < fleet
 
 hub/state               < fleet syncproto
-hub/access              < fleet hub/state
+hub/access              < fleet hub/state hub/workload
 hub/rpc                 < fleet syncproto
 hub/broker              < fleet hub/rpc hub/state
 hub/planner             < fleet hub/rpc hub/state
@@ -46,17 +46,18 @@ hub/consensus           < fleet syncproto hub/rpc hub/state
 hub/drainer             < fleet hub/state
 hub/collector           < fleet hub/state
 hub/periodic            < fleet hub/state
-hub/gateway             < fleet syncproto hub/rpc hub/state
+hub/gateway             < fleet syncproto hub/rpc hub/state hub/workload
 hub/liveness            < fleet syncproto hub/rpc hub/state
 hub/members             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/secrets             < fleet hub/rpc hub/state
+hub/workload            < fleet hub/secrets hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state
 hub/audit               < fleet api hub/state
 hub/login               < fleet hub/state
-hub/api                 < fleet api syncproto hub/access hub/login hub/state
+hub/api                 < fleet api syncproto hub/access hub/login hub/state hub/workload
 hub                     < fleet reconcile syncproto drivers
 
 edge/contract           < fleet
@@ -66,6 +67,8 @@ edge/hostvolumes        < fleet syncproto edge/journal
 edge/machinekey         < fleet
 edge/audit              < fleet
 edge/variables          < fleet syncproto edge/journal
+edge/identities/files   < fleet drivers syncproto edge/artifacts edge/identities edge/runner
+edge/identities         < fleet syncproto edge/journal
 edge/prefetch           < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
@@ -157,6 +160,7 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":         {"edge/artifacts"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},
 	"github.com/tetratelabs/wazero":   {"drivers/wasm"},
+	"github.com/go-jose/go-jose/v4":   {"hub/workload"},
 }
 
 const module = "skerry"

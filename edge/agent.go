@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"skerry/edge/allocs"
 	"skerry/edge/files"
@@ -127,6 +128,14 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 			Desired: fleet.DesiredRun, ClientStatus: cmp.Or(s.State.ClientStatus, fleet.ClientPending),
 			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
 			BetweenLaunches: s.BetweenLaunches, Held: s.State.Held, Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
+		}
+		for _, d := range a.e.identities.Held(id) {
+			token := local.Identity{Task: d.Task, Name: d.Name, Issued: time.Unix(d.Issued, 0)}
+			if d.Expires != 0 {
+				end := time.Unix(d.Expires, 0)
+				token.Expires = &end
+			}
+			one.Identities = append(one.Identities, token)
 		}
 		if s.Desired.Stop {
 			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Desired.StopReason

@@ -9,6 +9,7 @@ import (
 	"skerry/edge/consul"
 	"skerry/edge/contract"
 	"skerry/edge/diskspace"
+	"skerry/edge/identities"
 	"skerry/edge/machinekey"
 	"skerry/edge/prefetch"
 	"skerry/edge/store"
@@ -101,6 +102,8 @@ type Machine struct {
 	// Key encrypts what may not be on the disk in clear, and Variable returns the items of a variable that the edge has.
 	Key      *machinekey.Key
 	Variable func(namespace, path string) (items map[string]string, ok bool)
+	// Identities has the tokens of tasks.
+	Identities *identities.Keeper
 	// Devices is told of missing devices of running tasks, once Open has returned.
 	Devices DeviceReporter
 	Log     *slog.Logger

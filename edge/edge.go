@@ -21,6 +21,7 @@ import (
 	"skerry/edge/consul"
 	"skerry/edge/diskspace"
 	"skerry/edge/hostvolumes"
+	"skerry/edge/identities"
 	"skerry/edge/journal"
 	"skerry/edge/link"
 	"skerry/edge/local"
@@ -56,29 +57,30 @@ const (
 // Edge is the edge daemon: it runs the allocations of one machine. Open makes it, Run works, Close releases it.
 type Edge struct {
 	// Set once, by Open.
-	cfg       Config
-	log       *slog.Logger
-	tap       *logtap.Monitor // the log goes through it
-	started   time.Time       // when Open was called
-	dir       *datadir.Dir
-	node      fleet.NodeID
-	instance  fleet.InstanceID // of this process
-	boot      fleet.BootID
-	token     identity.Token // only without a certificate
-	journal   *journal.Journal
-	describer Describer
-	store     *store.Store // nil: none is configured
-	checks    *checks.Checks
-	allocs    *allocs.Allocs
-	volumes   *hostvolumes.Keeper
-	space     *diskspace.Keeper
-	prefetch  *prefetch.Keeper
-	machine   *machinekey.Key
-	variables *variables.Keeper
-	audit     *audit.Log
-	server    *local.Server
-	names     *names.Server  // nil: no DNS queries are answered
-	consul    *consul.Syncer // nil: no Consul agent is configured
+	cfg        Config
+	log        *slog.Logger
+	tap        *logtap.Monitor // the log goes through it
+	started    time.Time       // when Open was called
+	dir        *datadir.Dir
+	node       fleet.NodeID
+	instance   fleet.InstanceID // of this process
+	boot       fleet.BootID
+	token      identity.Token // only without a certificate
+	journal    *journal.Journal
+	describer  Describer
+	store      *store.Store // nil: none is configured
+	checks     *checks.Checks
+	allocs     *allocs.Allocs
+	volumes    *hostvolumes.Keeper
+	space      *diskspace.Keeper
+	prefetch   *prefetch.Keeper
+	machine    *machinekey.Key
+	variables  *variables.Keeper
+	identities *identities.Keeper
+	audit      *audit.Log
+	server     *local.Server
+	names      *names.Server  // nil: no DNS queries are answered
+	consul     *consul.Syncer // nil: no Consul agent is configured
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
@@ -212,7 +214,7 @@ func (e *Edge) openComponents() error {
 	}
 	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
-		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable,
+		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities,
 	}
 	newRunner, err := e.cfg.Runners(machine)
 	if err != nil {
@@ -319,6 +321,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.volumes.Run(ctx) })
 	g.Go(func() error { return e.prefetch.Run(ctx) })
 	g.Go(func() error { return e.variables.Run(ctx) })
+	g.Go(func() error { return e.identities.Run(ctx) })
 	g.Go(func() error { return e.audit.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {

@@ -33,6 +33,7 @@ import (
 	"skerry/hub/scheduler"
 	"skerry/hub/snapshot"
 	"skerry/hub/state"
+	"skerry/hub/workload"
 	"skerry/internal/datadir"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
@@ -294,7 +295,8 @@ func (h *Hub) openEdges() error {
 		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: h.liveness,
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
 		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now, Decrypt: h.decryptVariable, CAs: h.own.Accepted,
-		Log: h.log.With("component", "gateway"),
+		Sign: &workload.Signer{Keys: signingKeys{h}, Issuer: h.cfg.OIDCIssuer, Now: h.cfg.Now},
+		Log:  h.log.With("component", "gateway"),
 	})
 	return err
 }
@@ -401,13 +403,13 @@ func (h *Hub) openAPI() error {
 		return err
 	}
 	h.access = access.New(access.Config{
-		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled, Log: h.log.With("component", "access"),
+		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled, Issuer: h.cfg.OIDCIssuer, Log: h.log.With("component", "access"),
 	})
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit, CA: h.rotation,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Logins: login.New(login.Config{State: h.store, Wrap: h.keyring, Now: h.cfg.Now, Log: h.log.With("component", "login")}),
-		Access: h.access, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
+		Access: h.access, Issuer: h.cfg.OIDCIssuer, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
 		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), IsolatedDrivers: builtin.Isolated(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err

@@ -57,9 +57,9 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
 		"RowVolume": reflect.TypeFor[rowVolume](), "DesiredVolume": reflect.TypeFor[DesiredVolume](),
 		"RowPrefetch": reflect.TypeFor[rowPrefetch](), "DesiredPrefetch": reflect.TypeFor[DesiredPrefetch](),
-		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](),
-		"RowNetwork":        reflect.TypeFor[rowNetwork](),
-		"RowSite":           reflect.TypeFor[rowSite](),
+		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](), "DeliveredIdentity": reflect.TypeFor[DeliveredIdentity](),
+		"RowNetwork": reflect.TypeFor[rowNetwork](),
+		"RowSite":    reflect.TypeFor[rowSite](),
 	}
 	for ft, decode := range decoders {
 		m, err := decode([]byte{0xa0})

@@ -148,6 +148,10 @@ func samples() map[string]syncproto.Message {
 			{Namespace: "default", Path: "nomad/jobs/shop", ModifyIndex: 9, Items: []byte{0xa1, 0x61, 0x61, 0x61, 0x31}},
 			{Namespace: "default", Path: "nomad/jobs", Deleted: true},
 		}},
+		"request-identities": syncproto.Request{Kind: syncproto.RequestIdentities, Identities: []syncproto.DeliveredIdentity{
+			{Alloc: allocA, Task: "t", Name: "default", Token: "a.b.c", KeyID: "k1", Issued: 1_700_000_000, Expires: 1_700_003_600},
+			{Alloc: allocA, Task: "t", Name: "aws", Token: "d.e.f"},
+		}},
 		"exec-input":  syncproto.ExecInput{Stdin: []byte("ls\n"), Close: true, Width: 80, Height: 24},
 		"exec-output": syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
 		"exec-exit":   syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},

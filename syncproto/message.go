@@ -326,6 +326,9 @@ type Request struct {
 	// variables that they know: an edge ignores it, because a hub that was restored does not know all.
 	Variables []DeliveredVariable `cbor:"17,keyasint,omitempty"`
 	Complete  bool                `cbor:"18,keyasint,omitempty"`
+
+	// Identities are tokens of tasks to keep.
+	Identities []DeliveredIdentity `cbor:"19,keyasint,omitempty"`
 }
 
 // DeliveredVariable is a variable that allocations of the edge may read.
@@ -335,6 +338,17 @@ type DeliveredVariable struct {
 	ModifyIndex fleet.Index `cbor:"3,keyasint,omitempty"` // with Deleted: of the deletion; 0 from older releases
 	Items       []byte      `cbor:"4,keyasint,omitempty"` // as EncodeItems encodes them
 	Deleted     bool        `cbor:"5,keyasint,omitempty"`
+}
+
+// DeliveredIdentity is a token of a task's identity. Without Token it says what is known of one.
+type DeliveredIdentity struct {
+	Alloc   fleet.AllocID `cbor:"1,keyasint"`
+	Task    string        `cbor:"2,keyasint"`
+	Name    string        `cbor:"3,keyasint"` // of the identity
+	Token   string        `cbor:"4,keyasint,omitempty" json:",omitempty"`
+	KeyID   string        `cbor:"5,keyasint,omitempty" json:",omitempty"` // that has signed it
+	Issued  int64         `cbor:"6,keyasint,omitempty" json:",omitempty"` // by the hub's clock, in seconds since 1970
+	Expires int64         `cbor:"7,keyasint,omitempty" json:",omitempty"` // 0: never
 }
 
 // Lasts reports whether the answer has no end of its own: it continues until the hub or the command ends it.
@@ -378,6 +392,9 @@ const (
 	// RequestVariables has the edge keep variables, encrypted by the machine, for the allocations that may read them.
 	// Nothing follows the Reply, which says that they are durable.
 	RequestVariables = "variables"
+	// RequestIdentities has the edge keep tokens of tasks, encrypted by the machine. Then they are durable, and
+	// EncodeIdentities of what the edge holds follows the Reply.
+	RequestIdentities = "identities"
 )
 
 // MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.

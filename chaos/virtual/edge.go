@@ -19,6 +19,7 @@ import (
 	"skerry/edge"
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
+	"skerry/edge/identities/files"
 	"skerry/edge/journal"
 	"skerry/edge/runner"
 	"skerry/edge/templates"
@@ -153,7 +154,7 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 		Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log,
 	})
 	factory := &runner.Factory{
-		Drivers: map[string]drivers.Driver{sim.Name: e.driver}, Hooks: []runner.Hook{fetch, render},
+		Drivers: map[string]drivers.Driver{sim.Name: e.driver}, Hooks: []runner.Hook{fetch, &files.Hook{Keeper: m.Identities, Log: m.Log}, render},
 		Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 	}
 	return factory.NewRunner, nil
@@ -189,7 +190,7 @@ func (d description) Changed() <-chan struct{}                 { return nil }
 // describeNode adds the machine's resources, attributes, devices and driver to the node n.
 func (e *Edge) describeNode(n fleet.Node) (edge.Describer, error) {
 	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000, Cores: cores}
-	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name}
+	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name, fleet.AttributeIdentities: "1"}
 	maps.Copy(n.Attributes, e.cfg.Attributes)
 	for i := range sticks {
 		n.Devices = append(n.Devices, fleet.Device{Kind: "usb", Vendor: "sim", Type: "usb", Name: "stick", ID: fmt.Sprintf("stick-%d", i)})

@@ -18,9 +18,10 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/validate"
 	"skerry/hub/state"
+	"skerry/hub/workload"
 )
 
-// The hubs with a variable, the server of an artifact and the source of a template are gone for a week, in which the
+// The hubs with a variable and the key of an identity, the server of an artifact and the source of a template are gone for a week, in which the
 // machine loses its power each day and the task's folder is damaged. No task fails to start, and events show how old the
 // rendering is.
 func TestAWeekWithoutHubsAndSources(t *testing.T) {
@@ -43,6 +44,7 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 			{SourcePath: "local/till.tmpl", DestPath: "local/till.conf"},
 			{EmbeddedTmpl: `{{ with nomadVar "nomad/jobs/till" }}pin={{ .pin }}{{ end }}`, DestPath: "secrets/pin", ChangeMode: fleet.ChangeNoop},
 		}
+		task.Identity = &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, File: true, TTL: 2 * time.Hour}
 		setPIN := func(pin string) {
 			mustDo(t, c, http.MethodPut, "/v1/var/nomad/jobs/till", map[string]any{"Items": map[string]string{"pin": pin}}, nil)
 		}
@@ -63,6 +65,21 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 			}
 		}
 
+		readToken := func() string {
+			t.Helper()
+			b, err := os.ReadFile(filepath.Join(root, "secrets", "nomad_token"))
+			if claims, refused := workload.Verify(lead(t, c).State().View(), string(b)); err != nil || refused != nil || claims.AllocID != id {
+				t.Fatalf("the token %q of %+v: %v, %v", b, claims, err, refused)
+			}
+			return string(b)
+		}
+		first := readToken()
+		time.Sleep(time.Hour + time.Minute)
+		token := readToken()
+		if token == first {
+			t.Fatal("the token is not renewed half-way to its end")
+		}
+
 		cut := c.Net.Cut(fabric.Hosts("edge-a"), fabric.Everyone, fabric.Both, fabric.Silent)
 		source.Close()
 		if err := os.Remove(filepath.Join(local, "till.tmpl")); err != nil {
@@ -74,7 +91,7 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 		}
 		for range days {
 			time.Sleep(day)
-			if err := errors.Join(e.PowerCut(), os.RemoveAll(local), os.Mkdir(local, 0o755), os.Remove(filepath.Join(root, "secrets", "pin")), e.Boot()); err != nil {
+			if err := errors.Join(e.PowerCut(), os.RemoveAll(local), os.Mkdir(local, 0o755), os.Remove(filepath.Join(root, "secrets", "pin")), os.Remove(filepath.Join(root, "secrets", "nomad_token")), e.Boot()); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Minute)
@@ -84,6 +101,7 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 			}
 			mustHave("local/till.conf", "tills=4\n")
 			mustHave("secrets/pin", "pin=1234")
+			mustHave("secrets/nomad_token", token) // which has expired
 		}
 		cut.Heal()
 		mustCome(t, c, 10*time.Minute, "the hubs know of the week", func(v *state.View) bool {
@@ -93,6 +111,9 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 		setPIN("5678")
 		time.Sleep(3 * time.Minute)
 		mustHave("secrets/pin", "pin=5678")
+		if readToken() == token {
+			t.Error("the token was not renewed after the week")
+		}
 
 		a, _ := lead(t, c).State().View().Alloc(id)
 		age := fmt.Sprintf("which is %dh", 24*days)

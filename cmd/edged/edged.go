@@ -33,6 +33,7 @@ import (
 	"skerry/edge/diskspace"
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
+	"skerry/edge/identities/files"
 	"skerry/edge/network"
 	"skerry/edge/prefetch"
 	"skerry/edge/runner"
@@ -297,7 +298,8 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
-			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
+			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
+			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")}, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
 	return factory.NewRunner, nil

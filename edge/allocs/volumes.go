@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"skerry/fleet"
 )
 
 // UsesVolume reports whether an unfinished allocation of the namespace uses the host volume with that name. An
@@ -21,6 +23,16 @@ func (a *Allocs) UsesVolume(ctx context.Context, namespace, name string) (bool, 
 		}
 	}
 	return false, nil
+}
+
+// IsUnfinished reports whether an allocation is here and has not ended.
+func (a *Allocs) IsUnfinished(ctx context.Context, id fleet.AllocID) (bool, error) {
+	desired, err := a.readDesired(ctx)
+	if err != nil {
+		return false, fmt.Errorf("find allocation %s: %w", fleet.Short(id), err)
+	}
+	_, here := desired[id]
+	return here && !(a.cfg.Journal.States()[id].Terminal() && a.activeAllocOf(id) == nil), nil
 }
 
 // ReadsVariable reports whether an unfinished allocation of the namespace may read the variable of that path. An

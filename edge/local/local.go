@@ -125,6 +125,16 @@ type Alloc struct {
 	Tasks   map[string]fleet.TaskState
 	LastSeq fleet.Seq // its newest row
 	Unsent  bool      // the cluster has not acknowledged that row
+	// Identities are the tokens that the edge has for its tasks, without the tokens themselves.
+	Identities []Identity `json:",omitempty"`
+}
+
+// Identity is what an edge knows of a task's token. A token that has expired stops nothing.
+type Identity struct {
+	Task    string
+	Name    string
+	Issued  time.Time  // by the clock of the hub that has signed it
+	Expires *time.Time `json:",omitempty"` // nil: never
 }
 
 // StopRequest is a request to stop an allocation.

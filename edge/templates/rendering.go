@@ -9,7 +9,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -129,7 +128,7 @@ func digestOf(t *fleet.Template) string {
 }
 
 // writeDestination replaces the file of a template as a whole.
-func writeDestination(p *runner.Preparation, t *fleet.Template, text string) (err error) {
+func writeDestination(p *runner.Preparation, t *fleet.Template, text string) error {
 	dest, err := artifacts.Destination(p, t.DestPath, "local")
 	if err != nil {
 		return err
@@ -141,54 +140,10 @@ func writeDestination(p *runner.Preparation, t *fleet.Template, text string) (er
 	if err != nil {
 		return fleet.Errorf(fleet.CodeInvalid, "the mode %q of %s is not octal", t.Perms, t.DestPath)
 	}
-	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
-	if err != nil {
-		return fmt.Errorf("write %s: %w", t.DestPath, err)
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	if isWritten(root, dest, fs.FileMode(perms), text) { // without a write, a full disk cannot delay a restart
-		return nil
-	}
-	if err := root.MkdirAll(path.Dir(dest), 0o755); err != nil {
-		return fmt.Errorf("write %s: %w", t.DestPath, err)
-	}
-	part := path.Join(path.Dir(dest), "."+path.Base(dest)+".part")
-	if err := root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("write %s: %w", t.DestPath, err)
-	}
-	f, err := root.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return fmt.Errorf("write %s: %w", t.DestPath, err)
-	}
-	_, err = f.WriteString(text)
-	if err == nil && (t.Uid != nil || t.Gid != nil) {
-		err = f.Chown(idOf(t.Uid), idOf(t.Gid))
-	}
-	if err = errors.Join(err, f.Chmod(fs.FileMode(perms)), f.Close()); err == nil {
-		err = root.Rename(part, dest)
-	}
-	if err != nil {
-		return artifacts.ExplainFullSecrets(fmt.Errorf("write %s: %w", t.DestPath, err), p, dest)
+	if err := artifacts.ReplaceFile(p, dest, artifacts.File{Text: text, Mode: fs.FileMode(perms), Uid: t.Uid, Gid: t.Gid}); err != nil {
+		return artifacts.ExplainFullSecrets(err, p, dest)
 	}
 	return nil
-}
-
-// isWritten reports whether a file has that mode and content already.
-func isWritten(root *os.Root, name string, mode fs.FileMode, text string) bool {
-	info, err := root.Lstat(name)
-	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm() != mode.Perm() || info.Size() != int64(len(text)) {
-		return false
-	}
-	old, err := root.ReadFile(name)
-	return err == nil && string(old) == text
-}
-
-// idOf returns an id for chown: -1, which changes nothing, for nil.
-func idOf(id *int) int {
-	if id == nil {
-		return -1
-	}
-	return *id
 }
 
 // parseEnv reads lines NAME=VALUE. A value may be quoted. It skips empty lines, comments and the word "export".

@@ -36,7 +36,7 @@ const (
 	probeTimeout = time.Second
 )
 
-// Config of a Gateway. All but CAs, Decrypt, Now, Log and the durations are required.
+// Config of a Gateway. All but CAs, Decrypt, Sign, Now, Log and the durations are required.
 type Config struct {
 	Hub   fleet.HubID
 	State *state.Store
@@ -52,7 +52,9 @@ type Config struct {
 	Renew func(ctx context.Context) error
 	// Decrypt decrypts the items of a variable, for edges whose allocations may read it; nil: none are delivered.
 	Decrypt func(v *state.Variable) (fleet.VariableItems, error)
-	Now     func() time.Time // wall clock, as edges are told it; nil: time.Now
+	// Sign signs the identities of tasks, for the edges that have them; nil: none are delivered.
+	Sign Signer
+	Now  func() time.Time // wall clock, as edges are told it; nil: time.Now
 	// A hub that knows of no leader sends edges to other hubs: new sessions after RefuseAfter, which
 	// is longer than an election (0: 5 s), and its open sessions when its lease is over (LeaseFor;
 	// 0: SessionLease, which is the same for all hubs).

@@ -59,6 +59,7 @@ type options struct {
 	lease      time.Duration // 0: as in production
 	// lags: the hub's state may be older than the cluster's.
 	lags bool
+	sign gateway.Signer // nil: identities are not delivered
 }
 
 func newHub(tb testing.TB, opts options) *hub {
@@ -90,6 +91,7 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: "hub-1", State: own, Apply: h.cluster, Beats: fixedTTLTracker{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
+		Sign: opts.sign,
 		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
 			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil
 		},

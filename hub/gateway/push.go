@@ -74,7 +74,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	}
 	out := syncproto.NewWriter(stream)
 	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
-	variables := newVariableSender(p.s)
+	variables, identities := newVariableSender(p.s), newIdentitySender(p.s)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
@@ -91,14 +91,17 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 			p.s.endWithRefusal(r)
 			return
 		}
-		// The edge has the variables of an allocation before it hears of the allocation.
-		retry := variables.sendChanges(ctx, watch)
+		// The edge has the variables and the identities of an allocation before it hears of the allocation.
+		wait := identities.sendDue(ctx)
+		if variables.sendChanges(ctx, watch) {
+			wait = shorter(wait, recordRetryDelay)
+		}
 		for _, f := range p.framesToSend(ctx, told, node) {
 			if err := p.sendIfAllowed(ctx, out, f); err != nil {
 				return // the session is over, or will notice that the stream has ended
 			}
 		}
-		p.waitForChange(ctx, watch.Changed, retry)
+		p.waitForChange(ctx, watch.Changed, wait)
 	}
 }
 
@@ -187,13 +190,16 @@ func (p *desiredSender) sendIfAllowed(ctx context.Context, out *syncproto.Writer
 // recordRetryDelay is the pause before orphans that could not be committed are tried again.
 const recordRetryDelay = 10 * time.Second
 
-// waitForChange waits until changed returns, a question is queued, ctx ends, or something is to be tried again: with
-// retry, or if there are uncommitted orphans.
-func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error, retry bool) {
+// waitForChange waits until changed returns, a question is queued, ctx ends, or wait (0: no time) is over. With
+// uncommitted orphans it waits recordRetryDelay at most.
+func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.Context) error, wait time.Duration) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if retry || len(p.unrecordedOrphans) > 0 {
-		defer time.AfterFunc(recordRetryDelay, cancel).Stop()
+	if len(p.unrecordedOrphans) > 0 {
+		wait = shorter(wait, recordRetryDelay)
+	}
+	if wait > 0 {
+		defer time.AfterFunc(wait, cancel).Stop()
 	}
 	p.mu.Lock()
 	p.wake = cancel

@@ -107,7 +107,7 @@ func writeStatus(out *console.Output, s local.Status, all bool, now time.Time) {
 			hidden++
 			continue
 		}
-		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a))
+		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a, now))
 	}
 	if hidden < len(s.Allocs) {
 		out.Line("")
@@ -193,7 +193,7 @@ func taskLine(tasks map[string]fleet.TaskState) string {
 	return strings.Join(parts, ", ")
 }
 
-func allocNote(a local.Alloc) string {
+func allocNote(a local.Alloc, now time.Time) string {
 	var parts []string
 	for _, text := range []string{a.ClientDescription, a.DesiredReason, a.Note} {
 		if text != "" && !slices.Contains(parts, text) {
@@ -202,6 +202,11 @@ func allocNote(a local.Alloc) string {
 	}
 	if a.StopsIn > 0 {
 		parts = append(parts, "stops in "+console.Span(a.StopsIn)+" without a link")
+	}
+	for _, token := range a.Identities {
+		if token.Expires != nil && !now.Before(*token.Expires) {
+			parts = append(parts, fmt.Sprintf("identity %s of %s expired %s ago", token.Name, token.Task, console.Span(now.Sub(*token.Expires))))
+		}
 	}
 	return strings.Join(parts, "; ")
 }

@@ -59,3 +59,13 @@ func TestSummary(t *testing.T) {
 		}
 	}
 }
+
+// An expired token is in the note of its allocation; nothing else is wrong with it.
+func TestNoteOfExpiredIdentity(t *testing.T) {
+	now := time.Date(2026, 8, 1, 7, 43, 0, 0, time.Local)
+	past, future := now.Add(-2*time.Hour), now.Add(time.Second)
+	a := local.Alloc{Identities: []local.Identity{{Task: "web", Name: "aws", Expires: &past}, {Task: "web", Name: "vault", Expires: &future}, {Task: "web", Name: "default"}}}
+	if got, want := onsite.Note(a, now), "identity aws of web expired 2h0m ago"; got != want {
+		t.Errorf("it says %q, want %q", got, want)
+	}
+}

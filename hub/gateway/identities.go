@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/hub/workload"
+	"skerry/syncproto"
+)
+
+// identitiesInRequest bounds the tokens of a request.
+const identitiesInRequest = 100
+
+// Signer signs the identities of tasks.
+type Signer interface {
+	SignIdentity(ctx context.Context, a *fleet.Alloc, task string, w *fleet.WorkloadIdentity) (workload.Token, error)
+}
+
+// identitySender sends an edge the tokens of its allocations' tasks, and others when half of their time is over. Its owner
+// is the goroutine of runSendLoop.
+type identitySender struct {
+	s      *session
+	old    bool                                                   // the edge's release does not know identities
+	held   map[syncproto.IdentityName]syncproto.DeliveredIdentity // what the edge has; nil: it was not asked yet
+	warned string
+	// request sends tokens, and returns what the edge holds then.
+	request func(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error)
+}
+
+func newIdentitySender(s *session) *identitySender {
+	i := &identitySender{s: s}
+	i.request = func(ctx context.Context, list []syncproto.DeliveredIdentity) (held []syncproto.DeliveredIdentity, err error) {
+		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
+		defer cancel()
+		out, err := openRequest(ctx, s.conn, syncproto.Request{Kind: syncproto.RequestIdentities, Identities: list})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, out.Close()) }()
+		text, err := io.ReadAll(io.LimitReader(out, syncproto.MaxHeldIdentities+1))
+		if err != nil {
+			return nil, fmt.Errorf("ask the edge for its identities: %w", err)
+		}
+		return syncproto.DecodeIdentities(text)
+	}
+	return i
+}
+
+// wantedIdentity is an identity that the edge has to have.
+type wantedIdentity struct {
+	alloc    *fleet.Alloc
+	task     string
+	identity fleet.WorkloadIdentity
+}
+
+// sendDue sends the tokens that the edge lacks, and those that are due for renewal. It returns the time until it has to be
+// called again although nothing changes; 0: not at all.
+func (i *identitySender) sendDue(ctx context.Context) time.Duration {
+	if i.old || i.s.gw.cfg.Sign == nil {
+		return 0
+	}
+	next, err := i.trySendDue(ctx)
+	switch {
+	case err == nil:
+		i.warned = ""
+		return next
+	case fleet.CodeOf(err) == fleet.CodeUnsupported:
+		i.old = true
+	case ctx.Err() != nil:
+		return 0
+	}
+	if text := err.Error(); text != i.warned {
+		i.warned = text
+		i.s.log.Warn("identities not delivered to the edge", "error", err)
+	}
+	if i.old {
+		return 0
+	}
+	return recordRetryDelay
+}
+
+func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, err error) {
+	view := i.s.gw.cfg.State.View()
+	wanted := wantedIdentities(view, i.s.node)
+	if len(wanted) == 0 {
+		return 0, nil
+	}
+	if i.held == nil {
+		if err := i.exchangeTokens(ctx, nil); err != nil {
+			return 0, err
+		}
+	}
+	var batch []syncproto.DeliveredIdentity
+	now := i.s.gw.cfg.Now()
+	for _, w := range wanted {
+		held, ok := i.held[syncproto.IdentityName{Alloc: w.alloc.ID, Task: w.task, Identity: w.identity.Name}]
+		if _, known := view.RootKey(held.KeyID); ok && known {
+			if w.identity.TTL == 0 {
+				continue
+			}
+			if left := renewAt(held).Sub(now); left > 0 {
+				next = shorter(next, left)
+				continue
+			}
+		}
+		made, err := i.s.gw.cfg.Sign.SignIdentity(ctx, w.alloc, w.task, &w.identity)
+		if err != nil {
+			return 0, err
+		}
+		d := syncproto.DeliveredIdentity{Alloc: w.alloc.ID, Task: w.task, Name: w.identity.Name, Token: made.Text, KeyID: made.KeyID, Issued: made.IssuedAt, Expires: made.Expires}
+		if w.identity.TTL > 0 {
+			next = shorter(next, renewAt(d).Sub(now))
+		}
+		if batch = append(batch, d); len(batch) == identitiesInRequest {
+			if err := i.exchangeTokens(ctx, batch); err != nil {
+				return 0, err
+			}
+			batch = nil
+		}
+	}
+	if len(batch) > 0 {
+		return next, i.exchangeTokens(ctx, batch)
+	}
+	return next, nil
+}
+
+// exchangeTokens sends tokens, and notes what the edge holds then.
+func (i *identitySender) exchangeTokens(ctx context.Context, list []syncproto.DeliveredIdentity) error {
+	all, err := i.request(ctx, list)
+	if err != nil {
+		return err
+	}
+	i.held = make(map[syncproto.IdentityName]syncproto.DeliveredIdentity, len(all))
+	for _, d := range all {
+		i.held[d.IdentityName()] = d
+	}
+	return nil
+}
+
+// renewAt is when a token is renewed: half-way to its end, by the clocks of hubs.
+func renewAt(d syncproto.DeliveredIdentity) time.Time {
+	return time.Unix(d.Issued, 0).Add(time.Duration(d.Expires-d.Issued) * time.Second / 2)
+}
+
+// shorter returns the shorter of two waits, of which 0 stands for none.
+func shorter(a, b time.Duration) time.Duration {
+	if a == 0 || b > 0 && b < a {
+		return b
+	}
+	return a
+}
+
+// wantedIdentities lists the identities of the tasks that are to run on a node.
+func wantedIdentities(v *state.View, node fleet.NodeID) (all []wantedIdentity) {
+	for a := range v.AllocsByNode(node) {
+		g := a.Group()
+		if g == nil || a.DesiredStatus != fleet.DesiredRun || a.ClientTerminal() {
+			continue
+		}
+		for t := range g.Tasks {
+			for _, w := range g.Tasks[t].ExposedIdentities() {
+				all = append(all, wantedIdentity{a, g.Tasks[t].Name, w})
+			}
+		}
+	}
+	return all
+}
