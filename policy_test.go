@@ -150,7 +150,7 @@ var doors = map[string][]string{
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api", "hub/login"},
 	"github.com/coreos/go-oidc/v3":    {"hub/login"},
-	"github.com/go-jose/go-jose/v4":   {"hub/login"},
+	"github.com/go-jose/go-jose/v4":   {"hub/login", "hub/workload"},
 	"golang.org/x/oauth2":             {"hub/login"},
 	"github.com/moby/moby":            {"drivers/docker"},
 	"github.com/moby/profiles":        {"drivers/oci"},
@@ -160,7 +160,6 @@ var doors = map[string][]string{
 	"github.com/ulikunitz/xz":         {"edge/artifacts"},
 	"github.com/gorilla/websocket":    {"hub/api", "client"},
 	"github.com/tetratelabs/wazero":   {"drivers/wasm"},
-	"github.com/go-jose/go-jose/v4":   {"hub/workload"},
 }
 
 const module = "skerry"

@@ -209,6 +209,7 @@ const (
 	TaskRestored      = "Restored"     // found running by an agent that came back
 	TaskLostAtReboot  = "Lost At Boot" // the machine rebooted under it
 	TaskReconnected   = "Reconnected"
+	TaskIdentity      = "Identity" // the token of an identity was renewed, is waited for, or cannot be written
 	TaskTemplate      = "Template" // a template was rendered, waits for its sources, or is older than they are
 
 	TaskHealth = "Driver Health" // a task's own check, as its driver reports it, began to fail or to pass

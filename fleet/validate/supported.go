@@ -45,7 +45,9 @@ var unsupported = []struct {
 	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
 	{"consul block", "leave it out: services go to the Consul agent of their node, with that node's token", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
 	{"secret block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
-	{"identity block", "leave it out: no tokens are made for tasks", []string{"TaskGroups.Tasks.Identity", "TaskGroups.Tasks.Identities"}},
+	{"env of an identity", "write file = true, and let the task read the file: the environment of a task is on the edge's disk", ofIdentities("Env")},
+	{"service_name of an identity", "leave it out: no tokens are made for services", ofIdentities("ServiceName")},
+	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
 	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound the size of logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
@@ -60,6 +62,11 @@ func ofServices(fields ...string) []string {
 		paths = append(paths, "TaskGroups.Services."+f, "TaskGroups.Tasks.Services."+f)
 	}
 	return paths
+}
+
+// ofIdentities are the paths of a field of a task's identities.
+func ofIdentities(field string) []string {
+	return []string{"TaskGroups.Tasks.Identity." + field, "TaskGroups.Tasks.Identities." + field}
 }
 
 // Unsupported returns the parts of a job that nothing acts on yet. Defaults that Nomad's client

@@ -20,7 +20,7 @@ var unsupportedExamples = map[string]string{
 	"Sticky": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault": `{"Role": "x"}`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
-	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity": `{"Env": true}`, "Identities": `[{}]`,
+	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity.Env": `true`, "Identities.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
 	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
@@ -90,7 +90,7 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 		}
 		if keys[i] == "Volumes" {
 			src, at = fmt.Sprintf(`{"Volumes": {"v": %s}}`, src), "Volumes.v."+at
-		} else if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "VolumeMounts" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" {
+		} else if keys[i] == "TaskGroups" || keys[i] == "Tasks" || keys[i] == "VolumeMounts" || keys[i] == "Identities" || beside[keys[i]] != "" || keys[i] == "Networks" && keys[0] == "TaskGroups" {
 			src, at = fmt.Sprintf("{%q: [%s]}", keys[i], src), keys[i]+"[0]."+at
 		} else {
 			src, at = fmt.Sprintf("{%q: %s}", keys[i], src), keys[i]+"."+at

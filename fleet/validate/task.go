@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -224,6 +225,12 @@ func validateMounts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskG
 	}
 }
 
+// minIdentityTTL is the shortest ttl of an identity: a hub signs it again when half of it is over.
+const minIdentityTTL = 5 * time.Second
+
+// maxAudience bounds the audiences of an identity, in bytes: tokens are sent in headers.
+const maxAudience = 2 << 10
+
 var identityName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
 func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
@@ -232,12 +239,20 @@ func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
 	}
 	seen := map[string]bool{fleet.DefaultIdentity: t.Identity != nil}
 	for i := range t.Identities {
-		w, path := &t.Identities[i], fmt.Sprintf("%s.Identities[%d]", at, i)
-		validateIdentity(w, ps, path)
+		w, field := &t.Identities[i], fmt.Sprintf("%s.Identities[%d]", at, i)
+		validateIdentity(w, ps, field)
 		if seen[w.Name] {
-			ps.Add(path+".Name", "identity %q is defined twice", w.Name)
+			ps.Add(field+".Name", "identity %q is defined twice", w.Name)
 		}
 		seen[w.Name] = true
+	}
+	files := map[string]string{}
+	for _, w := range t.ExposedIdentities() {
+		file := path.Clean(w.FilePath())
+		if other, taken := files[file]; taken {
+			ps.Add(at+".Identities", "the identities %q and %q write the same file %s", other, w.Name, file)
+		}
+		files[file] = w.Name
 	}
 }
 
@@ -246,6 +261,15 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 		ps.Add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
 	}
 	checkDuration(ps, at+".TTL", w.TTL)
+	if n := len(strings.Join(w.Audience, "")); n > maxAudience {
+		ps.Add(at+".Audience", "the audiences have %d bytes: at most %d", n, maxAudience)
+	}
+	if w.TTL > 0 && w.TTL < minIdentityTTL {
+		ps.Add(at+".TTL", "%s is too short: at least %s", w.TTL, minIdentityTTL)
+	}
+	if w.ChangeSignal != "" && !signalName.MatchString(w.ChangeSignal) {
+		ps.Add(at+".ChangeSignal", "%q is not the name of a signal", w.ChangeSignal)
+	}
 	checkOneOf(ps, at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode", w.ChangeMode,
 		"", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart)
 	if w.Filepath != "" && escapesFolder("task", w.Filepath) {

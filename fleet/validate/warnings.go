@@ -166,3 +166,23 @@ func identityWarnings(t *fleet.Task) []string {
 	}
 	return out
 }
+
+// HiddenIdentities names the identities of which no task gets a token, one line each.
+func HiddenIdentities(j *fleet.Job) []string {
+	var out []string
+	for g := range j.TaskGroups {
+		for i := range j.TaskGroups[g].Tasks {
+			t := &j.TaskGroups[g].Tasks[i]
+			all := t.Identities
+			if t.Identity != nil {
+				all = append([]fleet.WorkloadIdentity{*t.Identity}, all...)
+			}
+			for _, w := range all {
+				if !w.File {
+					out = append(out, fmt.Sprintf("task %q: identity %q has no file = true: the task does not get its token", t.Name, w.Name))
+				}
+			}
+		}
+	}
+	return out
+}

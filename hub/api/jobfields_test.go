@@ -25,8 +25,9 @@ var jobFrames = map[string]string{
 	"Port": `{"Label": "p"}`, "ScalingPolicy": `{"Min": 0, "Max": 3}`, "Action": `{"Name": "a", "Command": "b"}`,
 	"UpdateStrategy": `{"Canary": 1}`, "ReschedulePolicy": `{"Interval": 86400000000000}`, "TaskLifecycle": `{"Hook": "prestart"}`, "VolumeRequest": `{"Type": "host", "Source": "s"}`,
 	"TaskArtifact": `{"GetterSource": "s"}`, "Template": `{"EmbeddedTmpl": "x", "DestPath": "y"}`, "RequestedDevice": `{"Name": "gpu"}`,
-	"VolumeMount":    `{"Volume": "v", "Destination": "/v"}`,
-	"PeriodicConfig": `{"Specs": ["@daily"]}`, "JobUILink": `{"Label": "l", "URL": "https://example.com"}`,
+	"WorkloadIdentity": `{"Name": "x"}`,
+	"VolumeMount":      `{"Volume": "v", "Destination": "/v"}`,
+	"PeriodicConfig":   `{"Specs": ["@daily"]}`, "JobUILink": `{"Label": "l", "URL": "https://example.com"}`,
 }
 
 // jobNeeds have the fields that a field needs beside it, by its key; null removes a field.
@@ -49,6 +50,7 @@ var jobValues = map[string]string{
 	"ReschedulePolicy.DelayFunction": `"constant"`, "DisconnectStrategy.Reconcile": `"keep_original"`, "UpdateStrategy.HealthCheck": `"task_states"`,
 	"ServiceCheck.Type": `"tcp"`, "ServiceCheck.InitialStatus": `"passing"`, "TaskArtifact.GetterMode": `"file"`,
 	"Template.ChangeMode": `"noop"`, "Template.ChangeSignal": `"SIGUSR1"`, "Template.Perms": `"600"`, "Template.LeftDelim": `"<<"`,
+	"WorkloadIdentity.Name": `"y"`, "WorkloadIdentity.ChangeMode": `"restart"`, "WorkloadIdentity.ChangeSignal": `"SIGUSR1"`, "WorkloadIdentity.TTL": `60000000000`,
 	"VolumeMount.Volume": `"w"`, "VolumeMount.Destination": `"/w"`, "VolumeMount.PropagationMode": `"host-to-task"`,
 	"VolumeRequest.AccessMode": `"single-node-single-writer"`, "VolumeRequest.AttachmentMode": `"file-system"`, "NetworkResource.Mode": `"bridge"`,
 	"Task.Driver": `"sim"`, "Task.Config": `{"command": "/bin/false"}`, "Service.Provider": `"nomad"`, "Service.AddressMode": `"host"`,

@@ -10,17 +10,18 @@ import (
 // feasibility decides on which nodes a group of a job may run, apart from their resources. It checks
 // properties that a node class has in common once for each class. Only one goroutine may use it.
 type feasibility struct {
-	cluster volumeReader
-	job     *fleet.Job
-	conds   []placement.Condition // constraints that hold for all nodes of a class or for none
-	perNode []placement.Condition // constraints that refer to unique properties of a node
-	drivers []string
-	network string                   // mode of the group's network; "": the host's
-	consul  bool                     // a service is registered with a Consul agent
-	devices []*fleet.RequestedDevice // requested by tasks
-	ports   []fleet.Port             // ports of a named host network
-	volumes []fleet.VolumeRequest    // host volumes
-	classes map[string]verdict       // results of checkClass, by class
+	cluster    volumeReader
+	job        *fleet.Job
+	conds      []placement.Condition // constraints that hold for all nodes of a class or for none
+	perNode    []placement.Condition // constraints that refer to unique properties of a node
+	drivers    []string
+	network    string                   // mode of the group's network; "": the host's
+	consul     bool                     // a service is registered with a Consul agent
+	identities bool                     // a task gets the token of an identity
+	devices    []*fleet.RequestedDevice // requested by tasks
+	ports      []fleet.Port             // ports of a named host network
+	volumes    []fleet.VolumeRequest    // host volumes
+	classes    map[string]verdict       // results of checkClass, by class
 }
 
 // verdict says whether nodes of a class suit.
@@ -36,6 +37,7 @@ const (
 	missingVolumes = "missing compatible host volumes"
 	missingNetwork = "missing network"
 	missingConsul  = "missing Consul agent" // Nomad adds a constraint of attr.consul.version
+	missingTokens  = "missing identities of tasks: the edge's release is too old"
 )
 
 // volumeReader is the part of state.View that knows dynamic host volumes.
@@ -64,7 +66,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 			f.ports = append(f.ports, p)
 		}
 	}
-	f.network, f.consul = g.NetworkMode(), g.UsesConsul()
+	f.network, f.consul, f.identities = g.NetworkMode(), g.UsesConsul(), g.HasIdentities()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -170,6 +172,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if f.consul && !n.HasConsul() {
 		return verdict{reason: missingConsul}
+	}
+	if f.identities && n.Attributes[fleet.AttributeIdentities] == "" {
+		return verdict{reason: missingTokens}
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {

@@ -382,6 +382,28 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Errorf("a service of the hubs' catalogue waits for Consul: %+v", e.FailedTGAllocs["web"])
 		}
 	})
+	t.Run("identities", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0))
+		e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
+			j.ID, j.TaskGroups[0].Tasks[0].Identity = "hidden", &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity}
+		}))
+		if len(e.FailedTGAllocs) != 0 {
+			t.Errorf("an identity that the task does not get: %+v", e.FailedTGAllocs["web"])
+		}
+		e = c.registerAndSchedule(job(1, func(j *fleet.Job) {
+			j.TaskGroups[0].Tasks[0].Identities = []fleet.WorkloadIdentity{{Name: "aws", File: true}}
+		}))
+		if m := e.FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != "missing identities of tasks: the edge's release is too old" {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+	})
 	t.Run("network mode", func(t *testing.T) {
 		c := newCluster(t)
 		c.openNodeSession(node(0))
