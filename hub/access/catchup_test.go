@@ -39,12 +39,13 @@ func TestCatchUpsAreShared(t *testing.T) {
 					t.Errorf("%s: %v", when, err)
 				}
 			}
+			synctest.Wait() // for the call that the next one of those who wait makes
 			if calls.Load() != total {
 				t.Errorf("%s: %d calls, want %d", when, calls.Load(), total)
 			}
 		}
 		ask(t.Context(), 1)
-		ask(t.Context(), 50) // the call has begun before them
+		ask(t.Context(), 50)           // the call has begun before them
 		want("the first", 1, false, 2) // the second has begun
 		want("those that share the second call, which fails", 50, true, 2)
 
