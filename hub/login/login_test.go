@@ -41,6 +41,7 @@ func newHarness(tb testing.TB) *harness {
 	h.Logins = login.New(login.Config{State: h.store, Wrap: reversing{}, Now: func() time.Time { return h.now }})
 	h.mustApply(state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: "read", Rules: `node { policy = "read" }`}})
 	h.mustApply(state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: "team-blue", Rules: `node { policy = "read" }`}})
+	h.mustApply(state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: "unnamed", Rules: `node { policy = "read" }`}})
 	h.mustApply(state.ACLRoleStore{Role: fleet.ACLRole{ID: "r1", Name: "engineers", Policies: []fleet.ACLRolePolicy{{Name: "read"}}}})
 	return h
 }
@@ -205,7 +206,7 @@ func TestLoginJWT(t *testing.T) {
 		[3]string{``, "policy", "gone"},
 		[3]string{`"boss" in list.groups`, "management", ""},
 		[3]string{`value.absent == "x" or "x" in list.absent or value.absent matches ".*"`, "management", ""},
-		[3]string{`value.absent != "x" and "x" not in list.absent`, "policy", "team-blue"},
+		[3]string{`value.absent != "x" and "x" not in list.absent`, "policy", "unnamed"},
 	)
 	h.mustApply(state.ACLAuthMethodStore{Method: state.ACLAuthMethodRecord{ACLAuthMethod: fleet.ACLAuthMethod{Name: "other", Type: fleet.ACLAuthMethodJWT, Config: jwtMethod().Config}}})
 	h.mustApply(state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "foreign", AuthMethod: "other", BindType: fleet.ACLBindManagement}})
@@ -213,7 +214,7 @@ func TestLoginJWT(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if token.Type != fleet.ACLTokenClient || fmt.Sprint(token.Policies) != "[read team-blue]" || fmt.Sprint(token.Roles) != "[{r1 engineers}]" {
+	if token.Type != fleet.ACLTokenClient || fmt.Sprint(token.Policies) != "[read team-blue unnamed]" || fmt.Sprint(token.Roles) != "[{r1 engineers}]" {
 		t.Errorf("the token: %+v", token)
 	}
 	if token.Name != "JWT-ci" || !token.Global || !token.CreateTime.Equal(h.now) || !token.ExpirationTime.Equal(h.now.Add(time.Hour)) {

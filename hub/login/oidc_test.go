@@ -2,6 +2,7 @@ package login_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strings"
@@ -199,6 +200,10 @@ func TestBadProviders(t *testing.T) {
 		"another secret":       {nil, func(o *oidcHarness) { o.method.Config.OIDCClientSecret = "wrong" }, "invalid_client another secret"},
 		"no secret":            {nil, func(o *oidcHarness) { o.method.Config.OIDCClientSecret = "" }, "invalid_client another secret"},
 		"user info of another": {nil, func(o *oidcHarness) { o.provider.SetUserInfo(map[string]any{"sub": "bob"}) }, "the user info is of another person"},
+		"user info is nested": {nil, func(o *oidcHarness) {
+			deep := json.RawMessage(strings.Repeat("[", 32) + strings.Repeat("]", 32))
+			o.provider.SetUserInfo(map[string]any{"sub": "ann", "x": deep})
+		}, "nested more than 32 deep"},
 		"user info is huge": {nil, func(o *oidcHarness) {
 			o.provider.SetUserInfo(map[string]any{"sub": "ann", "x": strings.Repeat("x", 70<<10)})
 		}, "the user info has"},
@@ -237,6 +242,14 @@ func TestOIDCEndpoints(t *testing.T) {
 		t.Errorf("%+v, %v", token, err)
 	}
 	row, _ := o.store.View().ACLAuthMethod("sso")
+	moved := *row
+	moved.Name = "moved" // with the secret of another method
+	o.mustApply(state.ACLAuthMethodStore{Method: moved})
+	o.attempt.Method = "moved"
+	_, answer = o.beginLogin()
+	_, err = o.completeLogin(answer)
+	mustFailWith(t, err, fleet.CodeInternal, "bound to something else")
+	o.attempt.Method = "sso"
 	foreign := *row
 	foreign.Secret.By = "other"
 	o.mustApply(state.ACLAuthMethodStore{Method: foreign})
