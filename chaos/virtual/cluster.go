@@ -48,6 +48,8 @@ type Config struct {
 	// Prepare is called after the hubs have started and before the edges start; may be nil.
 	Prepare          func(ctx context.Context, c *Cluster) error
 	EdgeCertValidity time.Duration // 0: the hubs' default
+	// TemplatePoll is the interval at which edges look at the sources of templates that report no change. 0: a minute.
+	TemplatePoll time.Duration
 	// LogLevel is the level of the log files, which lie beside the data directories.
 	LogLevel slog.Level
 }

@@ -150,7 +150,7 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	}
 	e.variable = m.Variable // Start holds e.mu
 	render := templates.NewHook(templates.Config{
-		Services: m.Services, Variable: m.Variable, Key: m.Key, Poll: time.Minute,
+		Services: m.Services, Variable: m.Variable, Key: m.Key, Poll: cmp.Or(e.c.cfg.TemplatePoll, time.Minute),
 		Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log,
 	})
 	factory := &runner.Factory{

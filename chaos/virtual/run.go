@@ -208,7 +208,7 @@ func (r *run) playConcurrently(ctx context.Context) error {
 func (r *run) clusterConfig() Config {
 	cfg := Config{
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
-		EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
+		TemplatePoll: max(time.Minute, r.s.Length/looks), EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
 		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Answered: r.observeAnswer},
 	}
