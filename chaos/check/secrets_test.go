@@ -150,6 +150,17 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(5 * time.Second)
 			p.observeHeld(2)
 		}},
+		{"a revoked edge forgets its variables", "", func(p *violationHarness) {
+			p.changeSecret(1)
+			p.observeHeld(1)
+			p.advanceTime(10 * time.Second)
+			p.beginFault("node-revoke", []check.Effect{check.Revokes, check.Severs}, p.e.name)
+			p.advanceTime(time.Second)
+			p.e.linked = false
+			p.advanceTime(2 * time.Second)
+			p.observeHeld(0)
+			p.advanceTime(10 * time.Second)
+		}},
 		{"a lock is lost, and released", "", func(p *violationHarness) {
 			p.lockAs("ann", check.OpLock)
 			p.advanceTime(30 * time.Second)
