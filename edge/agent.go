@@ -175,7 +175,7 @@ func (a agent) Logs(ctx context.Context, req local.LogRequest) (io.ReadCloser, e
 // tasks end later.
 func (a agent) Stop(ctx context.Context, req local.StopRequest) (err error) {
 	id, err := a.resolveAllocID(ctx, req.Alloc)
-	defer func() { a.audit(ctx, fleet.LocalStop, objectOf(id, req.Alloc, ""), req.Reason, err) }()
+	defer func() { a.recordAction(ctx, fleet.LocalStop, objectOf(id, req.Alloc, ""), req.Reason, err) }()
 	if err != nil {
 		return err
 	}
@@ -185,7 +185,7 @@ func (a agent) Stop(ctx context.Context, req local.StopRequest) (err error) {
 // Start releases the hold on the name of an allocation, after Stop.
 func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (_ local.Started, err error) {
 	id, err := a.resolveAllocID(ctx, alloc)
-	defer func() { a.audit(ctx, fleet.LocalStart, objectOf(id, alloc, ""), reason, err) }()
+	defer func() { a.recordAction(ctx, fleet.LocalStart, objectOf(id, alloc, ""), reason, err) }()
 	if err != nil {
 		return local.Started{}, err
 	}
@@ -196,7 +196,7 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (_
 // Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled.
 func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) (err error) {
 	id, err := a.resolveAllocID(ctx, alloc)
-	defer func() { a.audit(ctx, fleet.LocalRestart, objectOf(id, alloc, task), reason, err) }()
+	defer func() { a.recordAction(ctx, fleet.LocalRestart, objectOf(id, alloc, task), reason, err) }()
 	if err != nil {
 		return err
 	}
@@ -209,11 +209,11 @@ func (a agent) Exec(ctx context.Context, req local.ExecRequest, x fleet.Exec) (c
 	id, task, err := a.findTask(ctx, req.Alloc, req.Task)
 	object := objectOf(id, req.Alloc, cmp.Or(task, req.Task))
 	if err == nil {
-		a.audit(ctx, fleet.LocalExec, object, x.Command[0], nil)
+		a.recordAction(ctx, fleet.LocalExec, object, x.Command[0], nil)
 		code, err = a.e.allocs.ExecOnSite(ctx, id, task, local.PeerOf(ctx), x)
 	}
 	if err != nil {
-		a.audit(ctx, fleet.LocalExec, object, x.Command[0], err)
+		a.recordAction(ctx, fleet.LocalExec, object, x.Command[0], err)
 	}
 	return code, err
 }
@@ -241,8 +241,8 @@ func objectOf(id, asked fleet.AllocID, task string) string {
 	return object
 }
 
-// audit writes what somebody on site did, and the code of its error.
-func (a agent) audit(ctx context.Context, verb, object, reason string, err error) {
+// recordAction writes what somebody on site did, and the code of its error.
+func (a agent) recordAction(ctx context.Context, verb, object, reason string, err error) {
 	who := local.PeerUser(ctx)
 	a.e.audit.Append(ctx, fleet.SiteAction{
 		Verb: verb, Object: object, User: who.User, UID: who.UID, Reason: reason, Code: fleet.CodeOf(err),

@@ -109,7 +109,7 @@ func (a agent) LoadStore(ctx context.Context, key store.Key, name string, conten
 		return store.Entry{}, err
 	}
 	e, err := a.e.store.Load(ctx, key, name, content)
-	a.audit(ctx, "store load", store.RedactSource(key.Source), "", err)
+	a.recordAction(ctx, "store load", store.RedactSource(key.Source), "", err)
 	return e, err
 }
 
@@ -119,6 +119,6 @@ func (a agent) RemoveStored(ctx context.Context, source string) (int, error) {
 		return 0, err
 	}
 	n, err := a.e.store.Remove(source)
-	a.audit(ctx, "store remove", store.RedactSource(source), "", err)
+	a.recordAction(ctx, "store remove", store.RedactSource(source), "", err)
 	return n, err
 }

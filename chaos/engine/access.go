@@ -56,7 +56,7 @@ func BootstrapAccess(ctx context.Context, h Hub) (*Access, error) {
 	if _, err := h.BootstrapACL(ctx, managementSecret); err != nil {
 		return nil, fmt.Errorf("turn access control on: %w", err)
 	}
-	if err := h.as(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
+	if err := h.withToken(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
 		return nil, fmt.Errorf("make the policy of users: %w", err)
 	}
 	a := &Access{}
@@ -71,13 +71,13 @@ func BootstrapAccess(ctx context.Context, h Hub) (*Access, error) {
 }
 
 // Manager returns a client of the hub with the management token.
-func (a *Access) Manager(h Hub) Hub { return h.as(managementSecret) }
+func (a *Access) Manager(h Hub) Hub { return h.withToken(managementSecret) }
 
 // Operator returns a client of the hub with the token that users have now.
 func (a *Access) Operator(h Hub) Hub {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return h.as(a.operator.SecretID)
+	return h.withToken(a.operator.SecretID)
 }
 
 // renewOperator makes another token for the users.
@@ -119,8 +119,8 @@ func (a *Access) reviveRevoked() {
 	a.revoked = nil
 }
 
-// expired returns the tokens of users that have ended by their TTL.
-func (a *Access) expired(now time.Time) []fleet.ACLToken {
+// expiredTokens returns the tokens of users that have ended by their TTL.
+func (a *Access) expiredTokens(now time.Time) []fleet.ACLToken {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []fleet.ACLToken
@@ -148,7 +148,7 @@ func (a *Access) renewIfRefused(ctx context.Context, h Hub, err error) bool {
 	return a.renewOperator(ctx, h) == nil
 }
 
-// as returns a client of the same hub with another token.
-func (h Hub) as(token string) Hub {
+// withToken returns a client of the same hub with another token.
+func (h Hub) withToken(token string) Hub {
 	return Hub{h.WithToken(token), h.HubName, h.Own.WithToken(token)}
 }

@@ -171,7 +171,7 @@ func (p *prober) pickToken() (string, fleet.ACLToken) {
 	a.mu.Lock()
 	revoked := slices.Clone(a.revoked)
 	a.mu.Unlock()
-	expired := a.expired(time.Now())
+	expired := a.expiredTokens(time.Now())
 	switch n := p.rng.IntN(10); {
 	case n < 4 && len(revoked) > 0:
 		return tokenRevoked, revoked[p.rng.IntN(len(revoked))]

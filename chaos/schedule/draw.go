@@ -43,13 +43,13 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
-	s.onSite, s.secrets = s.additional(LocalStop, LocalRestart), s.additional(KeyRotate, TokenRevoke, NodeRevoke)
+	s.onSite, s.secrets = s.additionalKinds(LocalStop, LocalRestart), s.additionalKinds(KeyRotate, TokenRevoke, NodeRevoke)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
 }
 
-// additional returns those of the kinds that Draw may add to the faults of a run in virtual time.
-func (s Shape) additional(kinds ...Kind) []Kind {
+// additionalKinds returns those of the kinds that Draw may add to the faults of a run in virtual time.
+func (s Shape) additionalKinds(kinds ...Kind) []Kind {
 	return slices.DeleteFunc(kinds, func(k Kind) bool { return s.Clock&Virtual == 0 || !slices.Contains(s.Kinds, k) })
 }
 

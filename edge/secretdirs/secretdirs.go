@@ -86,7 +86,7 @@ func (h *Hook) attachProbe() (why string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("try to mount: %w", err)
 	}
-	err = tmpfs.Attach(dir, h.source(), DefaultSizeMB)
+	err = tmpfs.Attach(dir, h.mountSource(), DefaultSizeMB)
 	return "", errors.Join(err, tmpfs.DetachBelow(dir, SourcePrefix), os.Remove(dir))
 }
 
@@ -102,8 +102,8 @@ func (h *Hook) resolveFolder() (string, error) {
 	return dir, nil
 }
 
-// source returns the source of this boot's mounts.
-func (h *Hook) source() string { return SourcePrefix + string(h.cfg.BootID) }
+// mountSource returns the source of this boot's mounts.
+func (h *Hook) mountSource() string { return SourcePrefix + string(h.cfg.BootID) }
 
 // Attributes returns the node's attribute that says that secrets folders are in memory.
 func (h *Hook) Attributes() map[string]string {
@@ -126,10 +126,10 @@ func (h *Hook) Prepare(_ context.Context, p *runner.Preparation) error {
 	if size == 0 {
 		size = DefaultSizeMB
 	}
-	return drivers.Recoverable(h.mount(p.Alloc.ID, p.Task.Name, size))
+	return drivers.Recoverable(h.mountFolder(p.Alloc.ID, p.Task.Name, size))
 }
 
-func (h *Hook) mount(id fleet.AllocID, task string, sizeMB int) error {
+func (h *Hook) mountFolder(id fleet.AllocID, task string, sizeMB int) error {
 	allocs, err := h.resolveFolder()
 	if err != nil {
 		return err
@@ -139,7 +139,7 @@ func (h *Hook) mount(id fleet.AllocID, task string, sizeMB int) error {
 	if err != nil {
 		return err
 	}
-	if len(mounts) > 0 && mounts[len(mounts)-1].Source == h.source() {
+	if len(mounts) > 0 && mounts[len(mounts)-1].Source == h.mountSource() {
 		return nil
 	}
 	for _, m := range slices.Backward(mounts) {
@@ -150,7 +150,7 @@ func (h *Hook) mount(id fleet.AllocID, task string, sizeMB int) error {
 	if err := removeFiles(dir); err != nil {
 		return err
 	}
-	return tmpfs.Attach(dir, h.source(), sizeMB)
+	return tmpfs.Attach(dir, h.mountSource(), sizeMB)
 }
 
 // removeFiles makes an empty folder in place of one on the disk, or of a link that an earlier attempt of the task made.

@@ -123,7 +123,7 @@ func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
 	if err == nil || secret == "" || r.cfg.CatchUp == nil {
 		return actor, err
 	}
-	if caughtUp := r.catchUp.wait(ctx); caughtUp != nil {
+	if caughtUp := r.catchUp.waitForCall(ctx); caughtUp != nil {
 		return actor, caughtUp
 	}
 	return r.ResolveIn(r.cfg.State.View(), secret)

@@ -21,8 +21,8 @@ func newSharedCatchUp(call func(ctx context.Context) error) *sharedCatchUp {
 	return &sharedCatchUp{call: call, turn: make(chan struct{}, 1)}
 }
 
-// wait returns the result of a call that began after wait did.
-func (s *sharedCatchUp) wait(ctx context.Context) error {
+// wait returns the result of a call that began after waitForCall did.
+func (s *sharedCatchUp) waitForCall(ctx context.Context) error {
 	s.mu.Lock()
 	before := s.begun
 	s.mu.Unlock()

@@ -28,7 +28,7 @@ func TestCatchUpsAreShared(t *testing.T) {
 		results := make(chan error, 100)
 		ask := func(ctx context.Context, n int) {
 			for range n {
-				go func() { results <- s.wait(ctx) }()
+				go func() { results <- s.waitForCall(ctx) }()
 			}
 			synctest.Wait()
 		}

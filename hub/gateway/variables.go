@@ -100,7 +100,7 @@ func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) 
 		if err != nil {
 			return err
 		}
-		if err := batch.add(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, Items: encoded}); err != nil {
+		if err := batch.addVariable(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, Items: encoded}); err != nil {
 			return err
 		}
 	}
@@ -108,11 +108,11 @@ func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) 
 		if v.deleted[k] == deleted[k].Index {
 			continue
 		}
-		if err := batch.add(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: deleted[k].Index, Deleted: true}); err != nil {
+		if err := batch.addVariable(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: deleted[k].Index, Deleted: true}); err != nil {
 			return err
 		}
 	}
-	if err := batch.send(ctx); err != nil {
+	if err := batch.sendBatch(ctx); err != nil {
 		return err
 	}
 	return errors.Join(failed...)
@@ -125,17 +125,17 @@ type variableBatch struct {
 	size   int
 }
 
-// add adds a variable, and sends the batch when it is large.
-func (b *variableBatch) add(ctx context.Context, d syncproto.DeliveredVariable) error {
+// addVariable adds a variable, and sends the batch when it is large.
+func (b *variableBatch) addVariable(ctx context.Context, d syncproto.DeliveredVariable) error {
 	b.list = append(b.list, d)
 	if b.size += len(d.Items) + 256; b.size < variablesBytes {
 		return nil
 	}
-	return b.send(ctx)
+	return b.sendBatch(ctx)
 }
 
-// send sends the variables of the batch, if there are any.
-func (b *variableBatch) send(ctx context.Context) error {
+// sendBatch sends the variables of the batch, if there are any.
+func (b *variableBatch) sendBatch(ctx context.Context) error {
 	if len(b.list) == 0 {
 		return nil
 	}

@@ -94,11 +94,11 @@ func (r StateRegistry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {
 
 // Record commits that a certificate was issued.
 func (r StateRegistry) Record(ctx context.Context, c state.Certificate) error {
-	return r.commit(ctx, c)
+	return r.commitCommand(ctx, c)
 }
 
-// commit commits a command. It has time for an election.
-func (r StateRegistry) commit(ctx context.Context, c state.Command) error {
+// commitCommand commits a command. It has time for an election.
+func (r StateRegistry) commitCommand(ctx context.Context, c state.Command) error {
 	ctx, cancel := context.WithTimeout(ctx, 3*rpc.CallTimeout)
 	defer cancel()
 	res, err := r.Apply.Apply(ctx, c)

@@ -234,7 +234,7 @@ func (r Renewal) reportRotation(ctx context.Context, view *state.View, cas state
 	if slices.Contains(done, hub) && !hasAll(done, view.Hubs()) {
 		return nil
 	}
-	if err := r.Registry.commit(ctx, step); err != nil {
+	if err := r.Registry.commitCommand(ctx, step); err != nil {
 		return fmt.Errorf("record the hub's part in the rotation to CA %d: %w", newest.Number, err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func Attach(dir, source string, sizeMB int) error {
 // Detach removes the files of the file system, which other programs may still see, and unmounts it. A file system that
 // is gone is no error.
 func (m Mount) Detach() error {
-	return errors.Join(m.removeFiles(), m.unmount())
+	return errors.Join(m.removeFiles(), m.unmountFolder())
 }
 
 func (m Mount) removeFiles() (err error) {
@@ -76,7 +76,7 @@ func (m Mount) removeFiles() (err error) {
 	return errors.Join(errs...)
 }
 
-func (m Mount) unmount() error {
+func (m Mount) unmountFolder() error {
 	err := unix.Unmount(m.Dir, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("unmount %s: %w", m.Dir, err)
