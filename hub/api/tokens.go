@@ -140,7 +140,7 @@ func parseAllowKeys(req api.CreateTokenRequest) ([]byte, error) {
 	case len(req.AllowKeys) == 0:
 		return nil, nil
 	case req.Role != fleet.RoleEdge:
-		return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: only a token for edges has a list of keys")
+		return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: only a token with the role edge has a list of keys")
 	case len(req.AllowKeys) > state.MaxAllowKeys:
 		return nil, fleet.Errorf(fleet.CodeInvalid, "create a join token: its list has %d keys, more than %d", len(req.AllowKeys), state.MaxAllowKeys).
 			WithHint("divide the list, and make a token for each part")

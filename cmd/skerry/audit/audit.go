@@ -51,7 +51,7 @@ func listCommand(s *command.Session) *cobra.Command {
 	var last int
 	c := &cobra.Command{
 		Use: "list", Short: "List what was asked of this hub: changes, commands in tasks, and refusals", Args: cobra.NoArgs,
-		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context. What people did on edges is in the audit of\neach hub, with the time on the edge, once the edge has reported it.",
+		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context. What people did on nodes is in the audit of\neach hub, with the time on the node, once the node has reported it.",
 		RunE: s.Run(func(c *command.Call) error {
 			if last < 1 {
 				return fleet.Errorf(fleet.CodeInvalid, "list the audit: --last %d is less than 1", last)

@@ -18,9 +18,9 @@ func rotateCACommand(s *command.Session) *cobra.Command {
 	var grace time.Duration
 	c := &cobra.Command{
 		Use: "rotate", Short: "Replace the certificate authority of the cluster", Args: cobra.NoArgs,
-		Long: "Replace the certificate authority (CA) of the cluster. Hubs and edges take the new one over by themselves, also edges\n" +
-			"that are away now. Edges get in with a certificate of the CA before until --grace is over, and then renew it with a\n" +
-			"proof of their key. If somebody may have the key of the CA, use --grace 0s: certificates that he made are useless then.",
+		Long: "Replace the certificate authority (CA) of the cluster. Hubs and nodes take the new one over by themselves, also nodes\n" +
+			"that are away now. Nodes get in with a certificate of the CA before until --grace is over, and then renew it with a\n" +
+			"proof of their key. If somebody may have the key of the CA, use --grace 0s: certificates that they made are useless then.",
 		RunE: s.Run(func(c *command.Call) error {
 			req := api.RotateCARequest{}
 			if c.Changed("grace") {
@@ -31,11 +31,11 @@ func rotateCACommand(s *command.Session) *cobra.Command {
 				return err
 			}
 			c.Out.Say(begun, "The rotation to CA %d has begun (%s)", begun.Number, begun.Hash)
-			c.Out.Hint("skerry operator ca status shows which hubs and edges have it")
+			c.Out.Hint("skerry operator ca status shows which hubs and nodes have it")
 			return nil
 		}),
 	}
-	c.Flags().DurationVar(&grace, "grace", 400*24*time.Hour, "how long edges get in with a certificate of the CA that is replaced")
+	c.Flags().DurationVar(&grace, "grace", 400*24*time.Hour, "how long nodes get in with a certificate of the CA that is replaced")
 	return c
 }
 
@@ -62,7 +62,7 @@ func writeCAStatus(out *console.Output, s api.CAStatus) {
 	if s.EdgesMissingTotal == 0 {
 		return
 	}
-	out.Line("\nEdges that do not have the newest CA yet, and get it with their next session (%d):", s.EdgesMissingTotal)
+	out.Line("\nNodes that do not have the newest CA yet, and get it with their next session (%d):", s.EdgesMissingTotal)
 	missing := console.NewTable("ID", "NAME", "STATUS", "CERTIFICATE OF CA")
 	for _, e := range s.EdgesMissing {
 		missing.Add(fleet.Short(e.ID), e.Name, e.Status, e.CA)
