@@ -11,8 +11,10 @@ import (
 	"skerry/cmd/edged"
 	"skerry/edge"
 	"skerry/edge/local"
+	"skerry/edge/secretdirs"
 	"skerry/fleet"
 	"skerry/hub"
+	"skerry/internal/tmpfs"
 )
 
 // patience is how long these tests wait for an expected state.
@@ -81,6 +83,11 @@ func (b realEdge) mustStart(t *testing.T) (*edge.Edge, daemon) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // after the agent's end: its task goes on, with its secrets folder
+		if err := tmpfs.DetachBelow(cfg.DataDir, secretdirs.SourcePrefix); err != nil {
+			t.Error(err)
+		}
+	})
 	return e, mustRun(t, e.Run, e.Close)
 }
 
