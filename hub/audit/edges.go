@@ -32,7 +32,7 @@ func (l *Log) FollowEdges(ctx context.Context, st *state.Store) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err != nil && err.Error() != said {
+		if err.Error() != said {
 			said = err.Error()
 			l.cfg.Log.Error("actions on edges not written into the audit: trying again", "error", err)
 		}
@@ -42,6 +42,7 @@ func (l *Log) FollowEdges(ctx context.Context, st *state.Store) error {
 	}
 }
 
+// followEdges writes actions until something fails or ctx ends: its error is never nil.
 func (l *Log) followEdges(ctx context.Context, st *state.Store) error {
 	number, err := l.readEdgesPosition()
 	if err != nil {
