@@ -95,6 +95,22 @@ func TestARowThatNobodyLookedAt(t *testing.T) {
 	}
 }
 
+// TestStartThatADriverCallsFailed has a daemon die between a start and its answer: the task has run, and is started again.
+func TestStartThatADriverCallsFailed(t *testing.T) {
+	for event, want := range map[string]int{fleet.TaskDriverFailure: 0, fleet.TaskSetup: 1} {
+		p := sound()
+		p.Starts[alloc] = 3
+		p.Edges[0].Rows = append(p.Edges[0].Rows, fleet.Transition{Seq: 7, BootID: "b", Kind: fleet.TransitionTask, Alloc: alloc, Task: "main",
+			TaskState: &fleet.TaskState{State: fleet.TaskRunning}, Event: &fleet.TaskEvent{Type: event}, Mono: 1})
+		for i := range p.Hubs {
+			p.Hubs[i].Nodes[0].Applied = 7
+		}
+		if found := check.Quiet(p); len(slices.DeleteFunc(found, func(v check.Violation) bool { return v.Invariant != check.RebootBringsBack })) != want {
+			t.Errorf("%s: %v", event, found)
+		}
+	}
+}
+
 // TestWhatAJournalDroppedIsTold has tasks whose ends nobody can read of any more, in a
 // snapshot and while a run goes on.
 func TestWhatAJournalDroppedIsTold(t *testing.T) {

@@ -185,7 +185,7 @@ func hubOrderedStop(history []fleet.HistoryEntry, kill fleet.Transition) bool {
 const unseenRows = 1
 
 // checkStartedOnce checks that a task was started at most once in each boot since its allocation's first row, plus
-// once for each end by itself and for each action on site. Each dropped or unobserved row may have recorded such an
+// once for each end by itself, for each failure of its driver, which may come after the start, and for each action on site. Each dropped or unobserved row may have recorded such an
 // end. starts are counted by the tasks themselves.
 func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 	boots := map[fleet.BootID]int{}     // the place of each boot in their order
@@ -221,7 +221,7 @@ func (q *quietJudge) checkStartedOnce(e Edge, starts map[fleet.AllocID]int) {
 		if _, known := placed[row.Alloc]; !known {
 			placed[row.Alloc] = boots[row.BootID]
 		}
-		if row.Event.Type == fleet.TaskTerminated {
+		if row.Event.Type == fleet.TaskTerminated || row.Event.Type == fleet.TaskDriverFailure {
 			restarts[row.Alloc]++
 		}
 	}

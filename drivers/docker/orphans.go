@@ -45,6 +45,32 @@ func (d *Driver) RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bo
 	return removed, nil
 }
 
+// removeEarlierAttempts removes the containers of other attempts of a task. One may run although its start has failed: the
+// daemon died between the start and its answer.
+func (d *Driver) removeEarlierAttempts(ctx context.Context, cfg drivers.TaskConfig) error {
+	if d.cfg.DataDir == "" {
+		return nil
+	}
+	dir, err := identity(d.cfg.DataDir)
+	if err != nil {
+		return err
+	}
+	found, err := d.listContainers(ctx, labelDataDir+"="+dir, labelAlloc+"="+string(cfg.AllocID), labelTask+"="+cfg.Task)
+	if err != nil {
+		return err
+	}
+	for _, c := range found {
+		if c.Labels[labelTaskID] == cfg.ID {
+			continue
+		}
+		d.log.Warn("the container of an earlier attempt is removed", "task_id", cfg.ID, "container", nameOf(c))
+		if err := d.removeContainer(ctx, c.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // containerOfTask returns the id of the running container of another task of an allocation.
 func (d *Driver) containerOfTask(ctx context.Context, alloc fleet.AllocID, task string) (string, error) {
 	found, err := d.listContainers(ctx, labelAlloc+"="+string(alloc), labelTask+"="+task)

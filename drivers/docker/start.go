@@ -73,6 +73,9 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 			return drivers.Handle{}, err
 		}
 	}
+	if err := d.removeEarlierAttempts(ctx, cfg); err != nil {
+		return drivers.Handle{}, err
+	}
 	image, err := d.ensureImage(ctx, &o, cfg)
 	if err != nil {
 		return drivers.Handle{}, err

@@ -136,6 +136,26 @@ func TestConsumed(t *testing.T) {
 	})
 }
 
+// TestEarlierAttemptIsRemoved has the container of an attempt run whose start is taken for failed. The next attempt removes
+// it, and no container of a copied data directory.
+func TestEarlierAttemptIsRemoved(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		of := func(dir string) *docker.Driver {
+			return d.mustDriver(t, "boot", func(c *docker.Config) { c.DataDir = dir })
+		}
+		const script = "while :; do sleep 100 & wait $!; done"
+		here := t.TempDir()
+		_, copied := mustStart(t, of(t.TempDir()), newTaskConfig(t, "web", script))
+		_, first := mustStart(t, of(here), newTaskConfig(t, "web", script))
+		next := newTaskConfig(t, "web", script)
+		next.ID = "alloc-1/web/2"
+		_, second := mustStart(t, of(here), next)
+		if copied.Ended() || !first.Ended() || second.Ended() {
+			t.Errorf("ended: the copied one %t, the first %t, the second %t", copied.Ended(), first.Ended(), second.Ended())
+		}
+	})
+}
+
 // TestOrphans removes the containers of allocations that the edge does not know, and no others.
 func TestOrphans(t *testing.T) {
 	forEachDaemon(t, func(t *testing.T, d *daemon) {
