@@ -241,8 +241,8 @@ const formerReader = 5 * time.Minute
 // judgeDelivery reports variables in a message to an edge whose allocations may not read them.
 func (t *secrets) judgeDelivery(s *runContext, d *DeliveredVariables) {
 	m := s.machines.ensureMachine(d.Edge)
-	if m.node == "" {
-		return
+	if m.node == "" || m.agent < 0 || m.looked < m.agent {
+		return // since its agent started, nobody has looked which node it is: it may have come back as another one
 	}
 	s.countJudgement(SecretsSealed)
 	for _, path := range d.Paths {
