@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -27,6 +28,33 @@ func mustACLClient(tb testing.TB, h *runningHub, secret string) *nomad.Client {
 	c := mustNomadClient(tb, "http://"+h.HTTPAddr(), nomad.TLSConfig{})
 	c.SetSecretID(secret)
 	return c
+}
+
+// TestAccessControlAfterARestart: a hub that starts alone, and cannot apply its log, lets nobody in without a token.
+func TestAccessControlAfterARestart(t *testing.T) {
+	hubs := mustCluster(t, 2)
+	if _, _, err := mustACLClient(t, hubs[0], "").ACLTokens().Bootstrap(nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range hubs {
+		waitUntil(t, "the hub has written down that access control is on", h.describeState, func() bool {
+			_, err := os.Stat(filepath.Join(h.cfg.DataDir, "acl-enabled"))
+			return err == nil
+		})
+	}
+	for _, h := range hubs {
+		h.stopHub()
+	}
+	cfg := hubs[1].cfg
+	cfg.Join, cfg.Token, cfg.Packets, cfg.QUICPort = nil, "", nil, mustAddr(t, hubs[1].QUICAddr()).(*net.UDPAddr).Port
+	again := mustStart(t, cfg)
+	waitUntil(t, "the hub answers", again.describeState, func() bool {
+		_, _, err := mustACLClient(t, again, "").Jobs().List(&nomad.QueryOptions{AllowStale: true})
+		if err == nil {
+			t.Fatal("everybody may list jobs")
+		}
+		return strings.Contains(err.Error(), "403")
+	})
 }
 
 // TestAccessControlOfThreeHubs: the bootstrap turns access control on at every hub, a token counts at once wherever it was
