@@ -82,7 +82,7 @@ func TestJoinTokens(t *testing.T) {
 		`{}`: "the role", `{"Role": "king"}`: "the role", `{"Role": "hub", "Site": "x"}`: "no site", `{"Role": "edge", "TTL": "-1h"}`: "cannot end",
 		`{"Role": "edge", "TTL": "soon"}`: "cannot end", `{"Role": "edge", "NodePool": "all"}`: "all", `{"Role": "edge", "NodePool": "a b"}`: "a b",
 		`{"Role": "edge", "AllowKeys": ["abcd"]}`:                                   "key 1 of its list",
-		`{"Role": "hub", "AllowKeys": ["` + strings.Repeat("ab", 32) + `"]}`:        "only a token for edges",
+		`{"Role": "hub", "AllowKeys": ["` + strings.Repeat("ab", 32) + `"]}`:        "only a token with the role edge",
 		`{"Role": "edge", "AllowKeys": [` + strings.Repeat(`"a",`, 10000) + `"a"]}`: "10001 keys, more than 10000",
 		`{"Role": "edge", "Description": "` + strings.Repeat("x", 300) + `"}`:       "256 bytes",
 	} {
