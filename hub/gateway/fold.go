@@ -204,9 +204,9 @@ func (f *updateBatcher) commitBatches(ctx context.Context, batch []queuedBatch) 
 		res.Err = fleet.Errorf(fleet.CodeInternal, "apply %d batches of updates: %d answers", len(batch), len(res.Updates))
 	}
 	again := err != nil && ctx.Err() == nil && fleet.CodeOf(err) != fleet.CodeInvalid
-	f.releaseOrRequeue(batch, again)
 	if again {
 		f.log.Warn("updates not committed, trying again", "batches", len(batch), "error", err)
+		f.releaseOrRequeue(batch, again)
 		return
 	}
 	err = res.Failure(err)
@@ -217,6 +217,7 @@ func (f *updateBatcher) commitBatches(ctx context.Context, batch []queuedBatch) 
 			batch[i].answer(res.Updates[i], nil)
 		}
 	}
+	f.releaseOrRequeue(batch, again) // after the answers: those of a node's next batch may come only then
 }
 
 // releaseOrRequeue marks the nodes of batches as no longer busy, and queues the batches again where

@@ -168,6 +168,37 @@ func TestFolderDropsWhatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
+// A node's batches are answered in their order, also while the answer to another node's batch takes long.
+func TestBatchesOfANodeAreAnsweredInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := gateway.NewUpdateBatcher(appliesAll{})
+		answered := make(chan int, 2)
+		submit := func(node fleet.NodeID, answer func(state.BatchResult, error)) {
+			f.Submit(state.NodeRows{NodeID: node, First: 1, Rows: [][]byte{{1}}}, nil, answer)
+		}
+		submit("slow", func(state.BatchResult, error) { time.Sleep(time.Minute) })
+		submit("n", func(state.BatchResult, error) { answered <- 1 })
+		submit("n", func(state.BatchResult, error) { answered <- 2 })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- f.Run(ctx) }()
+		if first, second := <-answered, <-answered; first != 1 || second != 2 {
+			t.Errorf("answered %d, then %d", first, second)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// appliesAll applies all batches at once.
+type appliesAll struct{}
+
+func (appliesAll) Apply(_ context.Context, c state.Command) (state.Result, error) {
+	return state.Result{Updates: make([]state.BatchResult, len(c.(state.AllocUpdates).Batches))}, nil
+}
+
 // E8: the batches of many edges become few entries, and each edge hears of its own.
 func TestUpdatesAreFolded(t *testing.T) {
 	t.Parallel()
