@@ -14,7 +14,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -70,8 +69,8 @@ type Log struct {
 	chain string
 	lines *hashchain.Log[fleet.SiteAction]
 
-	mu   sync.Mutex
-	told uint64 // the last line that is journaled
+	turn chan struct{} // capacity 1; full while lines are journaled: no mutex is held while a disk is awaited
+	told uint64        // the last line that is journaled
 }
 
 // Open finds the end of the audit. Without lines it begins another chain.
@@ -82,7 +81,7 @@ func Open(cfg Config) (*Log, error) {
 	if cfg.Files == 0 {
 		cfg.Files = files
 	}
-	l := &Log{cfg: cfg, chain: fleet.NewUUID(nil)}
+	l := &Log{cfg: cfg, chain: fleet.NewUUID(nil), turn: make(chan struct{}, 1)}
 	var err error
 	l.lines, err = hashchain.Open(hashchain.Config[fleet.SiteAction]{
 		Dir: cfg.Dir, Log: cfg.Log, FileBytes: cfg.FileBytes, Files: cfg.Files,
@@ -154,8 +153,8 @@ func (l *Log) Append(ctx context.Context, a fleet.SiteAction) {
 
 // journalLines journals the lines that are not journaled yet, in order.
 func (l *Log) journalLines(ctx context.Context) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
 	if l.told >= l.lines.Last() {
 		return nil
 	}

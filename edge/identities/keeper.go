@@ -74,7 +74,7 @@ func journalKey(n syncproto.IdentityName) string {
 type Keeper struct {
 	cfg Config
 
-	changing sync.Mutex // held while the journal is changed
+	changing chan struct{} // capacity 1; full while the journal is changed: no mutex is held while a disk is awaited
 	mu       sync.Mutex
 	tokens   map[syncproto.IdentityName]syncproto.DeliveredIdentity
 	arrived  map[syncproto.IdentityName]time.Time // of tokens whose allocation has not arrived yet
@@ -84,7 +84,7 @@ type Keeper struct {
 // Open makes the Keeper and reads the tokens from the journal. One that cannot be decrypted is left out: a hub delivers
 // another.
 func Open(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, tokens: map[syncproto.IdentityName]syncproto.DeliveredIdentity{}, arrived: map[syncproto.IdentityName]time.Time{}, changed: make(chan struct{})}
+	k := &Keeper{cfg: cfg, changing: make(chan struct{}, 1), tokens: map[syncproto.IdentityName]syncproto.DeliveredIdentity{}, arrived: map[syncproto.IdentityName]time.Time{}, changed: make(chan struct{})}
 	held, err := cfg.Journal.Handles(context.Background(), noAlloc)
 	if err != nil {
 		return nil, fmt.Errorf("read the identities of tasks: %w", err)
@@ -131,8 +131,8 @@ func decodeRecord(key string, plain []byte) (syncproto.DeliveredIdentity, error)
 
 // Accept journals the tokens that a hub delivers. It returns what the edge holds then, without the tokens themselves.
 func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error) {
-	k.changing.Lock()
-	defer k.changing.Unlock()
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
 	for i := range list {
 		if err := k.keepToken(ctx, &list[i]); err != nil {
 			return nil, err
@@ -199,8 +199,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 func (k *Keeper) forgetEnded(ctx context.Context) error {
-	k.changing.Lock()
-	defer k.changing.Unlock()
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
 	k.mu.Lock()
 	names := slices.Collect(maps.Keys(k.tokens))
 	k.mu.Unlock()

@@ -83,7 +83,7 @@ type variable struct {
 type Keeper struct {
 	cfg Config
 
-	changing sync.Mutex // held while the journal is changed
+	changing chan struct{} // capacity 1; full while the journal is changed: no mutex is held while a disk is awaited
 	mu       sync.Mutex
 	kept     map[name]variable
 	arrived  map[name]time.Time // of variables that no allocation may read yet
@@ -92,7 +92,7 @@ type Keeper struct {
 // Open makes the Keeper and reads the variables from the journal. One that cannot be decrypted is left out: a hub
 // delivers it again.
 func Open(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, kept: map[name]variable{}, arrived: map[name]time.Time{}}
+	k := &Keeper{cfg: cfg, changing: make(chan struct{}, 1), kept: map[name]variable{}, arrived: map[name]time.Time{}}
 	held, err := cfg.Journal.Handles(context.Background(), noAlloc)
 	if err != nil {
 		return nil, fmt.Errorf("read the variables of this edge: %w", err)
@@ -143,8 +143,8 @@ func decodeRecord(key string, plain []byte) (record, error) {
 // hub that does not know a variable may have been restored. A deletion that is older than the variable is ignored: that
 // hub lags, or was restored.
 func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable) error {
-	k.changing.Lock()
-	defer k.changing.Unlock()
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
 	for _, d := range list {
 		n := name{d.Namespace, d.Path}
 		if err := validate.VariablePath(d.Path); err != nil {
@@ -227,8 +227,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 }
 
 func (k *Keeper) forgetUnread(ctx context.Context) error {
-	k.changing.Lock()
-	defer k.changing.Unlock()
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
 	for _, n := range k.sortedNames() {
 		read, err := k.cfg.Read(ctx, n.namespace, n.path)
 		if err != nil {
