@@ -7,7 +7,6 @@ var (
 	ParseKeys      = parseKeys
 	ParsePublicKey = parsePublicKey
 	ExpandTemplate = expandTemplate
-	NestedWithin   = nestedWithin
 	FindClaim      = findClaim
 	OpenState      = (*Logins).openState
 )

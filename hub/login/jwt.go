@@ -18,6 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // Bounds of a JWT.
@@ -90,7 +91,7 @@ func parseJWT(raw string, algs []jose.SignatureAlgorithm) (*jose.JSONWebSignatur
 		if err != nil {
 			return nil, refuse("it is not a JWT: %w", err)
 		}
-		if !nestedWithin(plain, maxNesting) {
+		if validate.JSONDepth(plain) > maxNesting {
 			return nil, refuse("it is nested more than %d deep", maxNesting)
 		}
 		if part != parts[0] {
@@ -111,27 +112,6 @@ func parseJWT(raw string, algs []jose.SignatureAlgorithm) (*jose.JSONWebSignatur
 	return signed, nil
 }
 
-// nestedWithin reports whether a JSON text opens no more than a number of objects and lists within each other.
-func nestedWithin(text []byte, most int) bool {
-	depth, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			if depth++; depth > most {
-				return false
-			}
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return true
-}
-
 // verifySignature returns the claims of a JWT that one of the keys has signed.
 func verifySignature(signed *jose.JSONWebSignature, keys []crypto.PublicKey) (map[string]any, error) {
 	for _, key := range keys {
@@ -145,7 +125,7 @@ func verifySignature(signed *jose.JSONWebSignature, keys []crypto.PublicKey) (ma
 
 // decodeClaims reads the claims of a JWT.
 func decodeClaims(payload []byte) (map[string]any, error) {
-	if !nestedWithin(payload, maxNesting) {
+	if validate.JSONDepth(payload) > maxNesting {
 		return nil, refuse("it is nested more than %d deep", maxNesting)
 	}
 	dec := json.NewDecoder(bytes.NewReader(payload))

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 )
 
 // How long hubs wait for other servers, and keep what they said.
@@ -234,7 +235,7 @@ func requestKeys(ctx context.Context, from remote) ([]jose.JSONWebKey, error) {
 
 // parseKeys reads a JWKS. Keys that cannot verify a signature are left out: those of other types, and secret ones.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
-	if !nestedWithin(body, maxNesting) {
+	if validate.JSONDepth(body) > maxNesting {
 		return nil, fmt.Errorf("it is nested more than %d deep", maxNesting)
 	}
 	var set struct{ Keys []json.RawMessage }
