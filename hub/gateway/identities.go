@@ -24,10 +24,9 @@ type Signer interface {
 // identitySender sends an edge the tokens of its allocations' tasks, and others when half of their time is over. Its owner
 // is the goroutine of runSendLoop.
 type identitySender struct {
-	s      *session
-	old    bool                                                   // the edge's release does not know identities
-	held   map[syncproto.IdentityName]syncproto.DeliveredIdentity // what the edge has; nil: it was not asked yet
-	warned string
+	s        *session
+	outcomes deliveryOutcomes
+	held     map[syncproto.IdentityName]syncproto.DeliveredIdentity // what the edge has; nil: it was not asked yet
 	// request sends tokens, and returns what the edge holds then.
 	request func(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error)
 }
@@ -61,27 +60,18 @@ type wantedIdentity struct {
 // sendDue sends the tokens that the edge lacks, and those that are due for renewal. It returns the time until it has to be
 // called again although nothing changes; 0: not at all.
 func (i *identitySender) sendDue(ctx context.Context) time.Duration {
-	if i.old || i.s.gw.cfg.Sign == nil {
+	if i.outcomes.unsupported || i.s.gw.cfg.Sign == nil {
 		return 0
 	}
 	next, err := i.trySendDue(ctx)
-	switch {
-	case err == nil:
-		i.warned = ""
+	if err == nil {
+		i.outcomes.warned = ""
 		return next
-	case fleet.CodeOf(err) == fleet.CodeUnsupported:
-		i.old = true
-	case ctx.Err() != nil:
-		return 0
 	}
-	if text := err.Error(); text != i.warned {
-		i.warned = text
-		i.s.log.Warn("identities not delivered to the edge", "error", err)
+	if i.outcomes.noteFailure(ctx, i.s.log, "identities not delivered to the edge", err) {
+		return recordRetryDelay
 	}
-	if i.old {
-		return 0
-	}
-	return recordRetryDelay
+	return 0
 }
 
 func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, err error) {

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -32,12 +33,11 @@ func compareVariables(a, b variableKey) int {
 
 // variableSender sends an edge the variables that its allocations may read. Its owner is the goroutine of runSendLoop.
 type variableSender struct {
-	s       *session
-	old     bool                        // the edge's release does not know variables
-	sent    map[variableKey]fleet.Index // by ModifyIndex
-	deleted map[variableKey]fleet.Index // the deletions that the edge was told of
-	warned  string
-	request func(ctx context.Context, req syncproto.Request) error
+	s        *session
+	outcomes deliveryOutcomes
+	sent     map[variableKey]fleet.Index // by ModifyIndex
+	deleted  map[variableKey]fleet.Index // the deletions that the edge was told of
+	request  func(ctx context.Context, req syncproto.Request) error
 }
 
 func newVariableSender(s *session) *variableSender {
@@ -57,31 +57,43 @@ func newVariableSender(s *session) *variableSender {
 // sendChanges sends what has changed since the last call, and has watch watch what was read. It reports whether it has
 // to be called again although nothing changes.
 func (v *variableSender) sendChanges(ctx context.Context, watch *state.View) (retry bool) {
-	if v.old || v.s.gw.cfg.Decrypt == nil {
+	if v.outcomes.unsupported || v.s.gw.cfg.Decrypt == nil {
 		return false
 	}
 	err := v.trySendChanges(ctx, watch)
-	switch {
-	case err == nil:
-		v.warned = ""
-		return false
-	case fleet.CodeOf(err) == fleet.CodeUnsupported:
-		v.old = true
-	case ctx.Err() != nil:
+	if err == nil {
+		v.outcomes.warned = ""
 		return false
 	}
-	if text := err.Error(); text != v.warned {
-		v.warned = text
-		v.s.log.Warn("variables not delivered to the edge", "error", err)
+	return v.outcomes.noteFailure(ctx, v.s.log, "variables not delivered to the edge", err)
+}
+
+// deliveryOutcomes are the outcomes of deliveries of one kind to an edge.
+type deliveryOutcomes struct {
+	unsupported bool   // the edge's release does not know them
+	warned      string // the error that was logged last; "": the last delivery succeeded
+}
+
+// noteFailure logs a failed delivery, unless the one before failed likewise, and reports whether to try again.
+func (o *deliveryOutcomes) noteFailure(ctx context.Context, log *slog.Logger, message string, err error) (retry bool) {
+	if fleet.CodeOf(err) == fleet.CodeUnsupported {
+		o.unsupported = true
+	} else if ctx.Err() != nil {
+		return false
 	}
-	return !v.old
+	if text := err.Error(); text != o.warned {
+		o.warned = text
+		log.Warn(message, "error", err)
+	}
+	return !o.unsupported
 }
 
 func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) error {
-	if v.s.gw.cfg.State.View().TableIndex("variables") == 0 {
+	now := v.s.gw.cfg.State.View()
+	if now.TableIndex("variables") == 0 {
 		return nil // there was never a variable
 	}
-	wanted, deleted := v.readableVariables(v.s.gw.cfg.State.View(), watch)
+	wanted, deleted := v.readableVariables(now, watch)
 	maps.DeleteFunc(v.sent, func(k variableKey, _ fleet.Index) bool { return wanted[k] == nil })
 	maps.DeleteFunc(v.deleted, func(k variableKey, _ fleet.Index) bool { return deleted[k] == nil })
 	batch := variableBatch{sender: v}
