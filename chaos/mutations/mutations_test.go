@@ -32,6 +32,10 @@ func TestMutations(t *testing.T) {
 			t.Errorf("%s is the scenario of no patch that names an invariant", path)
 		}
 	}
+	sound := "" // the program without a mistake
+	if *play {
+		sound = mustBuild(t, t.TempDir(), "sound")
+	}
 	for _, m := range all {
 		t.Run(m.Name, func(t *testing.T) {
 			changed, err := m.applyTo(root)
@@ -59,7 +63,7 @@ func TestMutations(t *testing.T) {
 				}
 			}
 			if *play && !t.Failed() {
-				findMutation(t, m, changed)
+				findMutation(t, m, changed, sound)
 			}
 		})
 	}
