@@ -26,7 +26,7 @@ const (
 	SiteAuditDamaged = "audit damaged" // the audit before was set aside as Object
 )
 
-// Who returns who did it, for people.
+// Who returns the actor, as people read it.
 func (a *SiteAction) Who() string {
 	switch {
 	case a.User == "" && a.UID == "":

@@ -156,7 +156,7 @@ func (p *prober) probeHub(ctx context.Context) {
 	p.u.Observe(check.Observation{Probe: &o})
 }
 
-// What is wrong with the tokens of probes.
+// Faults of the tokens that probes use.
 const (
 	tokenMissing = "no token"
 	tokenUnknown = "a token that does not exist"

@@ -2,7 +2,7 @@
 // before an attempt of the task and removed after the end of the allocation. The mounts outlive the agent, so that a
 // restarted one finds them; a reboot ends them, and the hooks that follow write the files again.
 //
-// Where nothing can be mounted (no root, no Linux, an agent with mounts of its own), the folder stays on the disk, with
+// If nothing can be mounted (no root, no Linux, an agent with mounts of its own), the folder stays on the disk, with
 // mode 0700. The attribute fleet.AttributeSecretsInMemory of the node says which it is. The package is a hook of
 // edge/runner, starts no goroutine, and persists nothing.
 package secretdirs

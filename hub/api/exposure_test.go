@@ -12,7 +12,7 @@ import (
 	"skerry/hub/state"
 )
 
-// What an edge knew is listed without values, and each token sees of it what it may list. A variable that was stored after
+// The list of what an edge knew has no values, and each token sees of it what it may list. A variable that was stored after
 // the revocation is known no longer.
 func TestNodeExposure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

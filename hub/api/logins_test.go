@@ -235,7 +235,7 @@ func TestBindingRuleEndpoints(t *testing.T) {
 	mustFailWith(t, err, "404")
 }
 
-// Who fails often has to wait, and nobody may send much.
+// A client that fails often has to wait, and a large request is refused.
 func TestLoginsAreBounded(t *testing.T) {
 	a := newACLHub(t)
 	c, _ := a.mustBootstrap()

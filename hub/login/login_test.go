@@ -191,7 +191,7 @@ func mustFailWith(tb testing.TB, err error, code fleet.Code, part string) {
 	}
 }
 
-// What a login gives is what the matching rules say, for as long as the method says.
+// A login gives what the matching rules say, for as long as the method says.
 func TestLoginJWT(t *testing.T) {
 	h := newHarness(t)
 	h.storeMethod(jwtMethod())

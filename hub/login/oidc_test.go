@@ -99,7 +99,7 @@ func TestLoginOIDC(t *testing.T) {
 	}
 }
 
-// Whoever completes a login has to be who began it, and in time.
+// A login is completed by the client that began it, and in time.
 func TestForeignLogins(t *testing.T) {
 	o := newOIDCHarness(t)
 	_, answer := o.beginLogin()
@@ -179,7 +179,7 @@ func TestBadOIDCRequests(t *testing.T) {
 	mustFailWith(t, err, fleet.CodeInvalid, "its type is OIDC, not JWT")
 }
 
-// What the provider says has to be about this login.
+// An answer of the provider that is not about this login is refused.
 func TestBadProviders(t *testing.T) {
 	for name, tc := range map[string]struct {
 		claims map[string]any

@@ -46,7 +46,7 @@ func mustBridgeByAnEdge(tb testing.TB, ca authority, to authority) []*x509.Certi
 	return []*x509.Certificate{mustParse(tb, forged), edge}
 }
 
-// Who knows only an old CA accepts a hub of a newer one, if bridges lead there, also after the end of the old one. Nothing
+// A peer that knows only an old CA accepts a hub of a newer one, if bridges lead there, also after the end of the old one. Nothing
 // else leads there.
 func TestBridgesLeadToANewerCA(t *testing.T) {
 	far := start.Add(20 * year)
