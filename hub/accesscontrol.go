@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"skerry/hub/access"
 	"skerry/internal/durable"
 	"skerry/internal/pace"
 )
@@ -16,13 +17,41 @@ const (
 	// aclFile says that access control is on, so that a hub knows it before it has applied its log again. Until then it
 	// would let everybody do everything.
 	aclFile = "acl-enabled"
-	// aclFileRetry is the pause after the file could not be written.
+	// aclUnknownFile says that this hub has joined, and has not yet had the log that tells whether access control is on.
+	aclUnknownFile = "acl-unknown"
+	// aclFileRetry is the pause after a file could not be written.
 	aclFileRetry = 5 * time.Second
 )
 
-// hadAccessControl reports whether access control was on when this hub ran before.
-func (h *Hub) hadAccessControl() (bool, error) {
-	_, err := os.Stat(h.dir.File(aclFile))
+// openAccess makes what resolves the tokens of requests. It serves nobody while this hub cannot know whether access
+// control is on.
+func (h *Hub) openAccess() error {
+	enabled, err := h.hasFile(aclFile)
+	if err != nil {
+		return err
+	}
+	if p := h.creds.Pending; p != nil && p.Cluster == nil {
+		if err := durable.Replace(h.dir.File(aclUnknownFile), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	unknown, err := h.hasFile(aclUnknownFile)
+	if err != nil {
+		return err
+	}
+	cfg := access.Config{
+		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled || enabled, Issuer: h.cfg.OIDCIssuer, Log: h.log.With("component", "access"),
+	}
+	if unknown {
+		cfg.Known = h.Ready()
+	}
+	h.access = access.New(cfg)
+	return nil
+}
+
+// hasFile reports whether the data directory has a file.
+func (h *Hub) hasFile(name string) (bool, error) {
+	_, err := os.Stat(h.dir.File(name))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false, nil
@@ -43,16 +72,46 @@ func (h *Hub) rememberAccessControl(ctx context.Context) error {
 			return nil
 		}
 	}
-	for {
-		err := durable.Replace(h.dir.File(aclFile), []byte("access control is on\n"), 0o600)
-		if err == nil {
-			break
-		}
-		h.log.Error("not written down that access control is on: trying again", "error", err)
-		if !pace.Rest(ctx, aclFileRetry) {
+	h.changeACLFiles(ctx, h.writeACLFile)
+	<-ctx.Done()
+	return nil
+}
+
+// learnAccessControl removes the file of a hub that joins, once that hub has the log. It returns when ctx ends.
+func (h *Hub) learnAccessControl(ctx context.Context) error {
+	select {
+	case <-h.Ready():
+		h.changeACLFiles(ctx, func() error {
+			if _, on := h.store.View().ACLBootstrap(); on {
+				if err := h.writeACLFile(); err != nil {
+					return err
+				}
+			}
+			if err := os.Remove(h.dir.File(aclUnknownFile)); !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
 			return nil
-		}
+		})
+	case <-ctx.Done():
 	}
 	<-ctx.Done()
 	return nil
+}
+
+func (h *Hub) writeACLFile() error {
+	return durable.Replace(h.dir.File(aclFile), []byte("access control is on\n"), 0o600)
+}
+
+// changeACLFiles calls change until it succeeds or ctx ends.
+func (h *Hub) changeACLFiles(ctx context.Context, change func() error) {
+	for {
+		err := change()
+		if err == nil {
+			return
+		}
+		h.log.Error("not written down whether access control is on: trying again", "error", err)
+		if !pace.Rest(ctx, aclFileRetry) {
+			return
+		}
+	}
 }

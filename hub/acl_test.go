@@ -5,8 +5,10 @@ import (
 	"compress/flate"
 	"crypto/ed25519"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -19,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/hub"
 	"skerry/hub/login/logintest"
 )
 
@@ -45,15 +48,56 @@ func TestAccessControlAfterARestart(t *testing.T) {
 	for _, h := range hubs {
 		h.stopHub()
 	}
-	cfg := hubs[1].cfg
-	cfg.Join, cfg.Token, cfg.Packets, cfg.QUICPort = nil, "", nil, mustAddr(t, hubs[1].QUICAddr()).(*net.UDPAddr).Port
-	again := mustStart(t, cfg)
+	again := mustStart(t, configOfRestart(t, hubs[1]))
 	waitUntil(t, "the hub answers", again.describeState, func() bool {
 		_, _, err := mustACLClient(t, again, "").Jobs().List(&nomad.QueryOptions{AllowStale: true})
 		if err == nil {
 			t.Fatal("everybody may list jobs")
 		}
 		return strings.Contains(err.Error(), "403")
+	})
+}
+
+// configOfRestart returns the configuration of a hub that starts again where it was reached.
+func configOfRestart(t *testing.T, h *runningHub) hub.Config {
+	t.Helper()
+	cfg := h.cfg
+	cfg.Bootstrap, cfg.Join, cfg.Token, cfg.Packets, cfg.QUICPort = false, nil, "", nil, mustAddr(t, h.QUICAddr()).(*net.UDPAddr).Port
+	return cfg
+}
+
+// TestAccessControlOfAHubThatJoins: a hub that has joined, and cannot get the log, serves nobody, also after a restart.
+func TestAccessControlOfAHubThatJoins(t *testing.T) {
+	first := mustCluster(t, 1)[0]
+	if _, _, err := mustACLClient(t, first, "").ACLTokens().Bootstrap(nil); err != nil {
+		t.Fatal(err)
+	}
+	cfg := config(t, "hub-2")
+	cfg.Join, cfg.Token, cfg.Packets = []string{first.QUICAddr()}, first.HubJoinToken(), mustCuttableSocket(t)
+	joining := mustOpen(t, cfg)
+	first.stopHub()
+	listFails := func(h *runningHub, with string) {
+		t.Helper()
+		waitUntil(t, "the hub answers "+with, h.describeState, func() bool {
+			_, _, err := mustACLClient(t, h, "").Jobs().List(&nomad.QueryOptions{AllowStale: true})
+			if err == nil {
+				t.Fatal("everybody may list jobs")
+			}
+			return strings.Contains(err.Error(), with)
+		})
+	}
+	joining.startHub()
+	listFails(joining, "does not know yet")
+	joining.stopHub()
+	joining = mustStart(t, configOfRestart(t, joining))
+	listFails(joining, "does not know yet")
+	mustStart(t, configOfRestart(t, first))
+	joining.mustBeReady()
+	listFails(joining, "403")
+	waitUntil(t, "the hub has written down what it knows", joining.describeState, func() bool {
+		_, unknown := os.Stat(filepath.Join(cfg.DataDir, "acl-unknown"))
+		_, enabled := os.Stat(filepath.Join(cfg.DataDir, "acl-enabled"))
+		return errors.Is(unknown, fs.ErrNotExist) && enabled == nil
 	})
 }
 

@@ -113,6 +113,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		"identity":  pki.Renewal{Own: h.own, Registry: h.stateRegistry(), Ready: h.Ready()}.Run,
 		"streams":   h.serveStreams,
 		"access":    h.rememberAccessControl,
+		"joined":    h.learnAccessControl,
 		"audit":     h.audit.Run,
 		"edges":     func(ctx context.Context) error { return h.audit.FollowEdges(ctx, h.store) },
 	}

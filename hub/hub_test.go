@@ -83,18 +83,29 @@ func mustCuttableSocket(tb testing.TB) *cuttableSocket {
 // mustStart opens and runs a hub until the test ends, or stop.
 func mustStart(tb testing.TB, cfg hub.Config) *runningHub {
 	tb.Helper()
+	r := mustOpen(tb, cfg)
+	r.startHub()
+	return r
+}
+
+// mustOpen opens a hub, which startHub runs.
+func mustOpen(tb testing.TB, cfg hub.Config) *runningHub {
+	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		tb.Fatalf("open hub %s: %v", cfg.Name, err)
 	}
-	r := &runningHub{Hub: h, tb: tb, cfg: cfg, done: make(chan error, 1)}
-	runCtx, kill := context.WithCancel(context.Background())
+	return &runningHub{Hub: h, tb: tb, cfg: cfg, done: make(chan error, 1)}
+}
+
+// startHub runs a hub until the test ends, or stopHub.
+func (r *runningHub) startHub() {
+	ctx, kill := context.WithCancel(context.Background())
 	r.kill = kill
-	go func() { r.done <- h.Run(runCtx) }()
-	tb.Cleanup(r.stopHub)
-	return r
+	go func() { r.done <- r.Run(ctx) }()
+	r.tb.Cleanup(r.stopHub)
 }
 
 // stopHub ends a hub. Its data directory is then as kill -9 would leave it: nothing

@@ -12,7 +12,6 @@ import (
 
 	"skerry/drivers/builtin"
 	"skerry/fleet"
-	"skerry/hub/access"
 	"skerry/hub/api"
 	"skerry/hub/audit"
 	"skerry/hub/bootstrap"
@@ -402,13 +401,9 @@ func (h *Hub) openAPI() error {
 	}); err != nil {
 		return err
 	}
-	had, err := h.hadAccessControl()
-	if err != nil {
+	if err := h.openAccess(); err != nil {
 		return err
 	}
-	h.access = access.New(access.Config{
-		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled || had, Issuer: h.cfg.OIDCIssuer, Log: h.log.With("component", "access"),
-	})
 	h.api, err = api.New(api.Config{
 		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit, CA: h.rotation,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,

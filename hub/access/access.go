@@ -36,9 +36,12 @@ type Config struct {
 	CatchUp func(ctx context.Context) error
 	// Enabled turns access control on before the cluster is bootstrapped. Afterwards it is always on.
 	Enabled bool
-	Issuer  string // of the identities of workloads; "": they name none
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Known is closed once State has what tells whether access control is on; until then nobody is served without. nil: it
+	// has it.
+	Known  <-chan struct{}
+	Issuer string // of the identities of workloads; "": they name none
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 // Actor is who asks, and what that one may do. It does not change.
@@ -133,7 +136,7 @@ func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
 // depends on, so that a view of Store.Watch changes with it.
 func (r *Resolver) ResolveIn(v *state.View, secret string) (*Actor, error) {
 	if !r.Enabled(v) {
-		return unrestricted, nil
+		return r.letEverybodyIn()
 	}
 	now, tokens := generation{v.TableIndex("acl_policies"), v.TableIndex("acl_roles")}, v.TableIndex("acl_tokens")
 	var hash [sha256.Size]byte
@@ -166,6 +169,20 @@ func (r *Resolver) ResolveIn(v *state.View, secret string) (*Actor, error) {
 		return nil, fleet.Errorf(fleet.CodeForbidden, "ACL token expired").WithHint("it ended at %s", row.ExpirationTime.Format(time.RFC3339))
 	}
 	return kept.actor, nil
+}
+
+// letEverybodyIn returns the actor of requests while access control is off, or an error: this hub cannot know yet that it
+// is.
+func (r *Resolver) letEverybodyIn() (*Actor, error) {
+	if r.cfg.Known != nil {
+		select {
+		case <-r.cfg.Known:
+		default:
+			return nil, fleet.Errorf(fleet.CodeUnavailable, "this hub joins its cluster, and does not know yet who may do what").
+				WithHint("ask another hub, or wait until this one says in its log that it is ready")
+		}
+	}
+	return unrestricted, nil
 }
 
 // newestTime returns the time, which does not go back.
