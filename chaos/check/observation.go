@@ -421,7 +421,7 @@ const (
 	OutcomeConflict = "conflict"
 	OutcomeNotFound = "not_found"
 	OutcomeUnknown  = "unknown"
-	OutcomeBegun    = "begun" // of the deletion of a variable, which is reported once more when it has returned
+	OutcomeBegun    = "begun" // of the deletion of a variable or the release of a lock, which is reported once more when it has returned
 )
 
 // Operation is a request of a client to the cluster with its outcome. Callers pass it to Observe when it has

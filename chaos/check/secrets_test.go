@@ -168,6 +168,12 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.lockAs("bob", check.OpUnlock)
 			p.lockAs("ann", check.OpLock)
 		}},
+		{"the answer to the release of a lock is lost", "", func(p *violationHarness) {
+			p.lockAs("ann", check.OpLock)
+			p.observeOperation(check.VariableOperation{Client: "ann", Does: check.OpUnlock, Path: lockedPath, Outcome: check.OutcomeBegun})
+			p.lockAs("bob", check.OpLock)
+			p.observeOperation(check.VariableOperation{Client: "ann", Does: check.OpUnlock, Path: lockedPath, Outcome: check.OutcomeUnknown})
+		}},
 		{"hubs are put back to an older copy", "", func(p *violationHarness) {
 			p.changeSecret(2)
 			p.observeHeld(2)

@@ -262,9 +262,15 @@ func (c *secretClient) takeLocks(ctx context.Context) {
 	}
 }
 
-// observeLock calls a hub once about the lock, and reports that to the checkers.
+// observeLock calls a hub once about the lock, and reports that to the checkers. A release may take effect long before its
+// answer, so that its begin is reported too.
 func (c *secretClient) observeLock(ctx context.Context, does string, ask func(ctx context.Context, h Hub) error) error {
 	o := check.VariableOperation{Client: c.name, Does: does, Path: lockPath, Call: c.u.Elapsed(), TTL: lockTTL}
+	if does == check.OpUnlock {
+		begun := o
+		begun.Outcome = check.OutcomeBegun
+		c.u.Observe(check.Observation{Variable: &begun})
+	}
 	err := c.callHub(ctx, ask)
 	o.Outcome = OutcomeOf(err)
 	c.u.Observe(check.Observation{Variable: &o})
