@@ -15,7 +15,7 @@ import (
 )
 
 // checkInterval is the time between two measurements.
-const checkInterval = 5 * time.Second
+const checkInterval = 10 * time.Second
 
 // Config of a Keeper. All fields are required.
 type Config struct {

@@ -101,7 +101,7 @@ func (m *machine) mustKeep(t *testing.T, l diskspace.Limits) (k *diskspace.Keepe
 	t.Cleanup(func() { cancel(); <-done })
 	synctest.Wait()
 	return k, func() {
-		time.Sleep(5 * time.Second)
+		time.Sleep(10 * time.Second)
 		synctest.Wait()
 	}
 }

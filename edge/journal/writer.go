@@ -37,7 +37,7 @@ const (
 	// commits while only the time is written: SQLite's log then begins anew before it grows, and a commit writes
 	// half as many blocks of the disk as one that makes the log longer
 	idleCheckpointEvery       = 16
-	clockPollInterval         = 10 * time.Second // how often the writer checks if the time must be written
+	clockPollInterval         = 30 * time.Second // how often the writer checks if the time must be written
 	checkpointWithCommitAfter = 10 * time.Second // the time is written with a commit after this long
 	checkpointAckAfter        = time.Minute      // an acknowledgement is written without another commit after this long
 	compactEvery              = time.Hour

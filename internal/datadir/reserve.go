@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/internal/durable"
+	"skerry/internal/pace"
 )
 
 // reserveFile holds disk space that is given up, a piece at a time, when the disk is full.
@@ -22,8 +23,11 @@ const (
 	// reserveShare of the disk's size is the largest reserve: a small disk is not to be
 	// filled by it.
 	reserveShare = 20
-	// spaceCheckInterval is how often WatchSpace looks at the disk.
-	spaceCheckInterval = 2 * time.Second
+	// WatchSpace looks at the disk again before it can be full, if no more than fillRate bytes a second are written, but
+	// not earlier than after spaceCheckInterval, and not later than after maxSpaceCheckInterval.
+	spaceCheckInterval    = 2 * time.Second
+	maxSpaceCheckInterval = 30 * time.Second
+	fillRate              = 512 << 20
 )
 
 // Space is how a data directory's disk stands.
@@ -91,20 +95,25 @@ func (d *Dir) CheckSpace() Space {
 	return s
 }
 
-// WatchSpace calls CheckSpace every other second until ctx ends, and changed with what it
-// found where that differs from the last time in whether the disk is full.
+// timeToFill returns the pause until the next look at the disk.
+func (s Space) timeToFill() time.Duration {
+	if s.Full() {
+		return spaceCheckInterval
+	}
+	seconds := time.Duration(max(0, s.Free-lowSpace) / fillRate)
+	return min(max(seconds*time.Second, spaceCheckInterval), maxSpaceCheckInterval)
+}
+
+// WatchSpace calls CheckSpace every 2 to 30 seconds until ctx ends, the less often the more is free. It calls changed with
+// what it found where that differs from the last time in whether the disk is full.
 func (d *Dir) WatchSpace(ctx context.Context, changed func(Space)) {
-	tick := time.NewTicker(spaceCheckInterval)
-	defer tick.Stop()
 	for full := false; ; {
 		s := d.CheckSpace()
 		if s.Full() != full {
 			full = s.Full()
 			changed(s)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !pace.Rest(ctx, s.timeToFill()) {
 			return
 		}
 	}
