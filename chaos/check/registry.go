@@ -129,6 +129,9 @@ func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 		c.allocs[a.ID] = f
 		c.places[qualifiedName(a)] = append(c.places[qualifiedName(a)], a.ID)
 	}
+	if f.stale && !a.ServerTerminal() {
+		f.stopped = 0 // hubs that were restored want it to run again
+	}
 	f.seen, f.stale = now, false
 	f.alloc = *a
 	f.alloc.Job, f.alloc.TaskStates, f.alloc.Metrics, f.alloc.AllocStates = nil, nil, nil, a.AllocStates

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/fleet"
 )
 
 const (
@@ -173,6 +174,17 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.observeOperation(check.VariableOperation{Client: "ann", Does: check.OpUnlock, Path: lockedPath, Outcome: check.OutcomeBegun})
 			p.lockAs("bob", check.OpLock)
 			p.observeOperation(check.VariableOperation{Client: "ann", Does: check.OpUnlock, Path: lockedPath, Outcome: check.OutcomeUnknown})
+		}},
+		{"hubs are put back, and an allocation that was stopped runs again", "", func(p *violationHarness) {
+			p.changeSecret(1)
+			before := p.index
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.commitAllocs(p.id)
+			p.endEdgeTask(p.e, p.id)
+			p.sendRows(p.e)
+			p.advanceTime(6 * time.Minute)
+			p.putBack(before)
+			p.feedObservation(check.Observation{Delivered: &check.DeliveredVariables{Edge: p.e.name, Paths: []string{jobSecret}}})
 		}},
 		{"hubs are put back to an older copy", "", func(p *violationHarness) {
 			p.changeSecret(2)
