@@ -69,6 +69,7 @@ edge/audit              < fleet
 edge/variables          < fleet syncproto edge/journal
 edge/identities/files   < fleet drivers syncproto edge/artifacts edge/identities edge/runner
 edge/identities         < fleet syncproto edge/journal
+edge/sitecodes          < fleet syncproto
 edge/prefetch           < fleet syncproto edge/journal
 edge/allocs             < fleet syncproto edge/contract edge/journal
 edge/runner             < fleet drivers edge/contract
@@ -103,6 +104,7 @@ chaos                   < fleet api client syncproto hub edge drivers
 
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
+internal/sitecode       < fleet
 internal                <
 
 cmd/console             < fleet
