@@ -21,7 +21,7 @@ const (
 	KindHostVolume Kind = "host_volume"
 	KindPlugin     Kind = "plugin"
 	KindSite       Kind = "site"  // the nodes of a site: what node allows is allowed there too
-	KindLocal      Kind = "local" // people on site, on the socket of an edge
+	KindLocal      Kind = "local" // people on site, with a site code, on the socket of an edge
 	KindManagement Kind = "management"
 )
 
@@ -69,6 +69,9 @@ const (
 // ListServices lets a workload list and read the services of its namespace. No policy can grant it: ReadJob allows that
 // to tokens.
 const ListServices Capability = "list-services"
+
+// Exec lets people on site run commands in tasks. Neither policy of a block local has it.
+const Exec Capability = "exec"
 
 // Capabilities of node pools, host volumes, variables and the operator.
 const (
@@ -142,7 +145,7 @@ var blocks = map[Kind]grammar{
 		capabilities: []Capability{SnapshotSave, LicenseRead},
 	},
 	KindQuota:  {policies: readOrWrite},
-	KindLocal:  {policies: readOrWrite},
+	KindLocal:  {policies: readOrWrite, capabilities: []Capability{Deny, Read, Write, Exec}},
 	KindPlugin: {policies: map[string][]Capability{"deny": {Deny}, "list": {List}, "read": {List, Read}}},
 }
 

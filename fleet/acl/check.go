@@ -33,14 +33,9 @@ func CheckPolicy(p *fleet.ACLPolicy) error {
 	if err := cmp.Or(checkNamed("ACL policy", p.Name, p.Description), checkJobACL(p)); err != nil {
 		return err
 	}
-	parsed, err := ParsePolicy(p.Rules)
-	if err != nil {
+	if _, err := ParsePolicy(p.Rules); err != nil {
 		e := fleet.AsError(err)
 		return fleet.Errorf(e.Code, "store ACL policy %q: %s", p.Name, e.Message).WithHint("%s", e.Hint)
-	}
-	if i := slices.IndexFunc(parsed.Rules, func(r Rule) bool { return r.Kind == KindLocal }); i >= 0 {
-		return fleet.Errorf(fleet.CodeUnsupported, "store ACL policy %q: line %d: edges do not check rules of kind local yet",
-			p.Name, parsed.Rules[i].Line).WithHint("leave the block out: the group of the edge's socket says who may use it")
 	}
 	return nil
 }

@@ -306,3 +306,16 @@ func (r *Resolver) ActorOf(v *state.View, accessor string) (*Actor, bool) {
 	actor.ACL = r.compileACL(v, actor, map[string]*acl.ACL{})
 	return actor, true
 }
+
+// LocalCapabilities returns what policies allow a person on site: the capabilities of their blocks local, sorted.
+func (r *Resolver) LocalCapabilities(v *state.View, policies []string) (allowed []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	union := acl.New(r.parsePolicies(v, policies)...)
+	for _, c := range []acl.Capability{acl.Exec, acl.Read, acl.Write} {
+		if union.Allows(acl.Requirement{Kind: acl.KindLocal, Capability: c}) {
+			allowed = append(allowed, string(c))
+		}
+	}
+	return allowed
+}

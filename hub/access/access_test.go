@@ -174,3 +174,22 @@ func BenchmarkResolve(b *testing.B) {
 		}
 	}
 }
+
+// TestLocalCapabilities: several policies are united, a denial takes away everything, and so does a policy that cannot be
+// read. A policy that is gone allows nothing.
+func TestLocalCapabilities(t *testing.T) {
+	c := newCluster(t)
+	c.storePolicy("look", `local { policy = "read" }`)
+	c.storePolicy("work", `local { policy = "write" }`)
+	c.storePolicy("shell", `local { capabilities = ["exec"] }`)
+	c.storePolicy("deny", `local { policy = "deny" }`)
+	c.storePolicy("other", `namespace "*" { policy = "write" }`)
+	c.storePolicy("newer", `fly { policy = "read" }`)
+	for policies, want := range map[string]string{
+		"": "", "look": "read", "work": "read write", "look shell": "exec read", "work shell other gone": "exec read write", "work deny": "", "other": "", "work newer": "",
+	} {
+		if got := strings.Join(c.LocalCapabilities(c.store.View(), strings.Fields(policies)), " "); got != want {
+			t.Errorf("%q allow %q, not %q", policies, got, want)
+		}
+	}
+}

@@ -149,7 +149,7 @@ func TestACLPoliciesAndRoles(t *testing.T) {
 	_, err = c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "write", Rules: `namespace "default" { policy = "write" }`}, nil)
 	mustSucceed(t, err)
 	for rules, message := range map[string]string{
-		"namespace \"default\" {\n  policy = \"fly\"\n}": "policy:2:12: policy \"fly\"", "": "it has no rule", `local { policy = "read" }`: "edges do not check",
+		"namespace \"default\" {\n  policy = \"fly\"\n}": "policy:2:12: policy \"fly\"", "": "it has no rule", `local { policy = "scale" }`: "policy:1:18: policy \"scale\"",
 	} {
 		_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "bad", Rules: rules}, nil)
 		mustFailWith(t, err, "400", message)
