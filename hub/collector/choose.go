@@ -19,11 +19,12 @@ type Choice struct {
 	Prefetches  []state.EndedPrefetch // to end; their edges let the contents go
 	ACLTokens   []string              // accessors
 	OneTime     [][]byte              // hashes of one-time tokens
+	SiteCodes   []string              // ids
 }
 
 // Empty reports whether there is nothing to remove.
 func (c *Choice) Empty() bool {
-	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments)+len(c.Prefetches)+len(c.ACLTokens)+len(c.OneTime) == 0
+	return len(c.Allocs)+len(c.Evals)+len(c.Jobs)+len(c.Nodes)+len(c.Deployments)+len(c.Prefetches)+len(c.ACLTokens)+len(c.OneTime)+len(c.SiteCodes) == 0
 }
 
 // Commands returns commands of at most n removals each, in the order in which to commit them. Prefetches and tokens
@@ -105,6 +106,7 @@ func Choose(v *state.View, now time.Time, t Thresholds) Choice {
 		}
 	}
 	c.out.ACLTokens, c.out.OneTime = v.ExpiredACLTokens(now)
+	c.out.SiteCodes = v.ExpiredSiteCodes(now)
 	return c.out
 }
 

@@ -131,7 +131,7 @@ func (c *Collector) collectGarbage(ctx context.Context, apply state.Applier, t T
 	return nil
 }
 
-// collectTokens commits the removal of tokens that have ended.
+// collectTokens commits the removal of tokens and site codes that have ended.
 func (c *Collector) collectTokens(ctx context.Context, apply state.Applier, choice Choice) error {
 	for ended := range slices.Chunk(choice.ACLTokens, maxEntryRemovals) {
 		if err := commitRemoval(ctx, apply, state.ACLExpire{Tokens: ended, Now: c.cfg.Now().UTC()}); err != nil {
@@ -140,6 +140,11 @@ func (c *Collector) collectTokens(ctx context.Context, apply state.Applier, choi
 	}
 	for ended := range slices.Chunk(choice.OneTime, maxEntryRemovals) {
 		if err := commitRemoval(ctx, apply, state.ACLExpire{OneTime: ended, Now: c.cfg.Now().UTC()}); err != nil {
+			return err
+		}
+	}
+	for ended := range slices.Chunk(choice.SiteCodes, maxEntryRemovals) {
+		if err := commitRemoval(ctx, apply, state.SiteCodeExpire{IDs: ended, Now: c.cfg.Now().UTC()}); err != nil {
 			return err
 		}
 	}

@@ -68,6 +68,7 @@ func (t *tx) keepAccess(old *View) {
 	oneTimeTable.replaceRows(t, old)
 	authMethodTable.replaceRows(t, old)
 	bindingRuleTable.replaceRows(t, old)
+	siteCodeTable.replaceRows(t, old)
 }
 
 // ACLBootstrap returns the index that a reset of the bootstrap must name; ok is false before the bootstrap.

@@ -38,6 +38,12 @@ func (w *storeHarness) storeAccess() {
 	w.mustApply(state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b1", AuthMethod: "sso", BindType: fleet.ACLBindPolicy, BindName: "read", CreateTime: aclTime, ModifyTime: aclTime}})
 }
 
+// siteCode is a site code that ends at a time.
+func siteCode(id string, end time.Time) state.SiteCodeRecord {
+	return state.SiteCodeRecord{Hash: fleet.SiteCodeHash{Salt: []byte("salt"), Hash: []byte("hash"), Rounds: 1}, SiteCode: fleet.SiteCode{
+		ID: id, Name: "Ann", Site: "shop-*", NodePool: "*", Policies: []string{"read"}, CreateTime: aclTime, ExpirationTime: end}}
+}
+
 func authMethod(name, kind string, isDefault bool) state.ACLAuthMethodRecord {
 	return state.ACLAuthMethodRecord{Secret: state.WrappedSecret{Data: []byte("hash of nothing"), By: "k"}, ACLAuthMethod: fleet.ACLAuthMethod{
 		Name: name, Type: kind, TokenLocality: "global", MaxTokenTTL: fleet.TextDuration(time.Hour), Default: isDefault, CreateTime: aclTime, ModifyTime: aclTime,

@@ -199,6 +199,9 @@ var commands = commandsByKind(
 	declareCommand(175, (*tx).rootKeySigning),
 	declareCommand(180, (*tx).caStore),
 	declareCommand(181, (*tx).caHubStep),
+	declareCommand(190, (*tx).siteCodeStore),
+	declareCommand(191, (*tx).siteCodeRevoke),
+	declareCommand(192, (*tx).siteCodeExpire),
 )
 
 // kinds maps the Go type of each command to its kind.

@@ -132,6 +132,9 @@ func samples() []state.Command {
 		state.RootKeySigning{KeyID: "k1", Signing: signingKey()},
 		state.CAStore{CA: state.CA{Number: 2, Cert: []byte{1}, Forward: []byte{2}, Reverse: []byte{3}, Wrapped: []byte{4}, WrappedBy: "k", Grace: time.Hour, CreatedAt: 180, Stored: []fleet.HubID{"h"}, SignsSince: 1, Renewed: []fleet.HubID{"h"}, SettledAt: 2, CreateIndex: 3, ModifyIndex: 4}},
 		state.CAHubStep{Number: 2, Hub: "h", Renewed: true, Now: 181},
+		state.SiteCodeStore{Code: sampleSiteCode(at)},
+		state.SiteCodeRevoke{ID: "k7m2", Now: at},
+		state.SiteCodeExpire{IDs: []string{"k7m2"}, Now: at},
 	}
 }
 
@@ -139,6 +142,12 @@ func sampleACLToken(at time.Time) state.ACLTokenRecord {
 	return state.ACLTokenRecord{Hash: []byte{7}, ACLToken: fleet.ACLToken{
 		AccessorID: "t", SecretID: "s", Name: "n", Type: fleet.ACLTokenClient, Policies: []string{"read"},
 		Roles: []fleet.ACLTokenRole{{ID: "r", Name: "readers"}}, Global: true, CreateTime: at, ExpirationTime: &at, CreateIndex: 1, ModifyIndex: 2,
+	}}
+}
+
+func sampleSiteCode(at time.Time) state.SiteCodeRecord {
+	return state.SiteCodeRecord{Hash: fleet.SiteCodeHash{Salt: []byte{1}, Hash: []byte{2}, Rounds: 3}, SiteCode: fleet.SiteCode{
+		ID: "k7m2", Name: "Ann", Site: "shop-*", NodePool: "*", Policies: []string{"till"}, CreateTime: at, ExpirationTime: at, RevokeTime: &at, CreateIndex: 1, ModifyIndex: 2,
 	}}
 }
 

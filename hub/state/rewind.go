@@ -12,8 +12,8 @@ import (
 //
 //   - The cluster's identity, its CAs, hubs, join tokens and certificates stay as they are, and so does
 //     a node that enrolled since. A revoked node stays revoked.
-//   - The policies, roles, tokens, auth methods and binding rules of access control stay as they are, so that a
-//     revoked token does not come back. A cluster without access control gets those of the snapshot.
+//   - The policies, roles, tokens, auth methods, binding rules and site codes of access control stay as they are, so
+//     that a revoked token does not come back. A cluster without access control gets those of the snapshot.
 //   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session

@@ -46,6 +46,7 @@ func fullStore(t tb) *storeHarness {
 	w.reportSite(lost, "x", 1)
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
 	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
+	w.mustApply(state.SiteCodeStore{Code: siteCode("k7m2", aclTime)})
 	return w
 }
 

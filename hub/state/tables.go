@@ -16,7 +16,7 @@ var tables = orderTables(
 	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
 	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable,
 	&deletedVariableTable, &siteActionTable, &siteChainTable,
-	&aclTable, &aclPolicyTable, &aclRoleTable, &aclTokenTable, &oneTimeTable, &authMethodTable, &bindingRuleTable, &windowTable, &eventTable,
+	&aclTable, &aclPolicyTable, &aclRoleTable, &aclTokenTable, &oneTimeTable, &authMethodTable, &bindingRuleTable, &siteCodeTable, &windowTable, &eventTable,
 	&jobSummaryTable, &nodeSummaryTable,
 )
 
