@@ -39,6 +39,8 @@ type AuditActor struct {
 	AllocID  fleet.AllocID `json:",omitempty"`
 	User     string        `json:",omitempty"` // unix user on an edge
 	UID      string        `json:",omitempty"` // that user's number
+	Person   string        `json:",omitempty"` // name of the site code that was given on an edge
+	SiteCode string        `json:",omitempty"` // id of that code
 }
 
 // AuditEdge says where and when somebody on site did something. Each hub writes all actions of edges into its own audit,

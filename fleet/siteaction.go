@@ -16,6 +16,9 @@ type SiteAction struct {
 	Reason string    `json:",omitempty"` // that the user gave
 	Code   Code      `json:",omitempty"` // of the error; "": it was done
 	Lost   uint64    `json:",omitempty"`
+	// Person and SiteCode are the name and the id of the site code that was given; "": none was.
+	Person   string `json:",omitempty"`
+	SiteCode string `json:",omitempty"`
 	// Prev is the hash of the line before in the edge's audit; "": this is the first one.
 	Prev string `json:",omitempty"`
 }
@@ -29,6 +32,8 @@ const (
 // Who returns the actor, as people read it.
 func (a *SiteAction) Who() string {
 	switch {
+	case a.Person != "":
+		return WithSiteCode(a.Person, a.SiteCode)
 	case a.User == "" && a.UID == "":
 		return "somebody"
 	case a.User == "":
@@ -36,3 +41,6 @@ func (a *SiteAction) Who() string {
 	}
 	return a.User
 }
+
+// WithSiteCode names a person on site by the name and the id of a site code.
+func WithSiteCode(person, code string) string { return person + " (site code " + code + ")" }

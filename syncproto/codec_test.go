@@ -152,6 +152,10 @@ func samples() map[string]syncproto.Message {
 			{Alloc: allocA, Task: "t", Name: "default", Token: "a.b.c", KeyID: "k1", Issued: 1_700_000_000, Expires: 1_700_003_600},
 			{Alloc: allocA, Task: "t", Name: "aws", Token: "d.e.f"},
 		}},
+		"request-site-codes": syncproto.Request{Kind: syncproto.RequestSiteCodes, SiteCodes: []syncproto.DeliveredSiteCode{
+			{ID: "k7m2", ModifyIndex: 9, Name: "Ann", Capabilities: []string{"read", "write"}, Salt: []byte{1}, Hash: []byte{2}, Rounds: 3, Expires: 1_700_003_600},
+			{ID: "a1b2", ModifyIndex: 10, Revoked: true},
+		}},
 		"exec-input":  syncproto.ExecInput{Stdin: []byte("ls\n"), Close: true, Width: 80, Height: 24},
 		"exec-output": syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
 		"exec-exit":   syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},

@@ -329,6 +329,9 @@ type Request struct {
 
 	// Identities are tokens of tasks to keep.
 	Identities []DeliveredIdentity `cbor:"19,keyasint,omitempty"`
+
+	// SiteCodes are codes of people on site to keep, or to forget.
+	SiteCodes []DeliveredSiteCode `cbor:"20,keyasint,omitempty"`
 }
 
 // DeliveredVariable is a variable that allocations of the edge may read.
@@ -349,6 +352,20 @@ type DeliveredIdentity struct {
 	KeyID   string        `cbor:"5,keyasint,omitempty" json:",omitempty"` // that has signed it
 	Issued  int64         `cbor:"6,keyasint,omitempty" json:",omitempty"` // by the hub's clock, in seconds since 1970
 	Expires int64         `cbor:"7,keyasint,omitempty" json:",omitempty"` // 0: never
+}
+
+// DeliveredSiteCode is a code with which a person may use the local API of the edge, without its secret. Of a revoked one,
+// and in what an edge says that it holds, only ID and ModifyIndex count.
+type DeliveredSiteCode struct {
+	ID           string      `cbor:"1,keyasint"`
+	ModifyIndex  fleet.Index `cbor:"2,keyasint"`
+	Name         string      `cbor:"3,keyasint,omitempty" json:",omitempty"`
+	Capabilities []string    `cbor:"4,keyasint,omitempty" json:",omitempty"` // of local: what it allows
+	Salt         []byte      `cbor:"5,keyasint,omitempty" json:",omitempty"`
+	Hash         []byte      `cbor:"6,keyasint,omitempty" json:",omitempty"` // of the secret
+	Rounds       int         `cbor:"7,keyasint,omitempty" json:",omitempty"` // of the hash
+	Expires      int64       `cbor:"8,keyasint,omitempty" json:",omitempty"` // by the hub's clock, in seconds since 1970
+	Revoked      bool        `cbor:"9,keyasint,omitempty" json:",omitempty"` // the edge forgets it
 }
 
 // Lasts reports whether the answer has no end of its own: it continues until the hub or the command ends it.
@@ -395,6 +412,9 @@ const (
 	// RequestIdentities has the edge keep tokens of tasks, encrypted by the machine. Then they are durable, and
 	// EncodeIdentities of what the edge holds follows the Reply.
 	RequestIdentities = "identities"
+	// RequestSiteCodes has the edge keep codes of people on site, and forget those that are revoked. Then that is durable,
+	// and EncodeSiteCodes of what the edge holds follows the Reply.
+	RequestSiteCodes = "sitecodes"
 )
 
 // MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.

@@ -65,6 +65,9 @@ type rowSite struct {
 	Code   string `cbor:"9,keyasint,omitempty"`
 	Lost   uint64 `cbor:"10,keyasint,omitempty"`
 	Prev   string `cbor:"11,keyasint,omitempty"`
+
+	Person   string `cbor:"12,keyasint,omitempty"`
+	SiteCode string `cbor:"13,keyasint,omitempty"`
 }
 
 // newRowSite returns the frozen form of an action, which may be nil.
@@ -77,6 +80,7 @@ func newRowSite(a *fleet.SiteAction, wall int64) *rowSite {
 		Verb: sanitizeText(a.Verb, maxRowName), Object: sanitizeText(a.Object, maxRowText),
 		User: sanitizeText(a.User, maxRowName), UID: sanitizeText(a.UID, maxRowName), Reason: sanitizeText(a.Reason, maxRowText),
 		Code: sanitizeText(string(a.Code), maxRowName), Lost: a.Lost, Prev: sanitizeText(a.Prev, maxRowName),
+		Person: sanitizeText(a.Person, maxRowName), SiteCode: sanitizeText(a.SiteCode, maxRowName),
 	}
 }
 
@@ -88,6 +92,7 @@ func (s *rowSite) toSiteAction(wall int64) *fleet.SiteAction {
 	return &fleet.SiteAction{
 		Seq: s.Seq, Chain: s.Chain, Time: time.Unix(0, wall+s.Time).UTC(), Verb: s.Verb, Object: s.Object,
 		User: s.User, UID: s.UID, Reason: s.Reason, Code: fleet.Code(s.Code), Lost: s.Lost, Prev: s.Prev,
+		Person: s.Person, SiteCode: s.SiteCode,
 	}
 }
 

@@ -34,6 +34,9 @@ func rowSamples() map[string]fleet.Transition {
 		"site": {Seq: 6, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionSite, Message: "anna: stop", Site: &fleet.SiteAction{
 			Seq: 3, Chain: "c", Time: time.Unix(0, wallA-7).UTC(), Verb: "stop", Object: "1d697ed5", User: "anna", UID: "1000", Reason: "it smokes", Code: fleet.CodeConflict, Prev: "ab",
 		}},
+		"site-code": {Seq: 7, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionSite, Message: "Ann: stop", Site: &fleet.SiteAction{
+			Seq: 4, Chain: "c", Time: time.Unix(0, wallA-7).UTC(), Verb: "stop", Object: "1d697ed5", UID: "1000", Person: "Ann", SiteCode: "k7m2",
+		}},
 		"gap":           {Seq: 2, BootID: bootA, Wall: -5, Kind: fleet.TransitionGap, Dropped: 12_345},
 		"healthy":       {Seq: 4, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionHealth, Alloc: allocA, Healthy: new(bool), Deployment: fleet.DeploymentID(allocA), Message: "its task failed"},
 		"network":       {Seq: 5, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionAlloc, Alloc: allocA, Network: &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}, Message: "address 172.26.64.2 on eth0"},
@@ -111,6 +114,7 @@ func TestAnyRowComesBack(t *testing.T) {
 				Seq: rapid.Uint64().Draw(t, "site seq"), Chain: short.Draw(t, "chain"), Time: time.Unix(0, rapid.Int64Range(0, 1<<61).Draw(t, "site time")).UTC(),
 				Verb: short.Draw(t, "verb"), Object: text.Draw(t, "object"), User: short.Draw(t, "user"), UID: short.Draw(t, "uid"), Reason: text.Draw(t, "why"),
 				Code: fleet.Code(short.Draw(t, "code")), Lost: rapid.Uint64().Draw(t, "lost"), Prev: short.Draw(t, "prev"),
+				Person: short.Draw(t, "person"), SiteCode: short.Draw(t, "site code"),
 			}
 		}
 		if rapid.Bool().Draw(t, "has a state") {
@@ -136,7 +140,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel, and Address travels as Network.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 21, reflect.TypeFor[fleet.SiteAction](): 11, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 10, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 21, reflect.TypeFor[fleet.SiteAction](): 13, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 10, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

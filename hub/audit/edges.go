@@ -84,7 +84,7 @@ func (l *Log) appendEdgeActions(v *state.View, number uint64) (uint64, error) {
 func entryOf(s *state.SiteAction) api.AuditEntry {
 	a := &s.Action
 	return api.AuditEntry{
-		Actor: api.AuditActor{User: a.User, UID: a.UID}, Source: s.NodeName, Verb: a.Verb, Object: a.Object, Code: a.Code,
+		Actor: api.AuditActor{User: a.User, UID: a.UID, Person: a.Person, SiteCode: a.SiteCode}, Source: s.NodeName, Verb: a.Verb, Object: a.Object, Code: a.Code,
 		Lost: a.Lost, Reason: a.Reason,
 		Edge: &api.AuditEdge{
 			NodeID: s.NodeID, NodeName: s.NodeName, Number: s.Number, Reported: time.Unix(0, s.Reported).UTC(), Time: a.Time,

@@ -58,7 +58,7 @@ func (c *cluster) report(n int) {
 	for range n {
 		c.rows++
 		row, err := syncproto.EncodeRow(fleet.Transition{Seq: fleet.Seq(c.rows), BootID: "b1", Wall: 7, Kind: fleet.TransitionSite, Site: &fleet.SiteAction{
-			Seq: uint64(c.rows), Chain: "x", Time: time.Unix(5, 0), Verb: "stop", Object: "1d697ed5", User: "anna", UID: "1000", Reason: "it smokes", Prev: "ab",
+			Seq: uint64(c.rows), Chain: "x", Time: time.Unix(5, 0), Verb: "stop", Object: "1d697ed5", User: "anna", UID: "1000", Person: "Ann", SiteCode: "k7m2", Reason: "it smokes", Prev: "ab",
 		}})
 		if err != nil {
 			c.tb.Fatal(err)
@@ -96,7 +96,7 @@ func TestActionsOnEdges(t *testing.T) {
 		l.Append(api.AuditEntry{Verb: "PUT"})
 		c.follow(l, 0)
 		entries := mustRead(t, l, 1)
-		if len(entries) != 2 || entries[0].Verb != "stop" || entries[0].Source != "shop-17" || entries[0].Actor.User != "anna" || entries[0].Reason != "it smokes" {
+		if len(entries) != 2 || entries[0].Verb != "stop" || entries[0].Source != "shop-17" || entries[0].Actor != (api.AuditActor{User: "anna", UID: "1000", Person: "Ann", SiteCode: "k7m2"}) || entries[0].Reason != "it smokes" {
 			t.Fatalf("entries %+v", entries)
 		}
 		if e := entries[1].Edge; e.NodeID != node || e.Seq != 2 || e.Chain != "x" || e.Prev != "ab" || !e.Time.Equal(time.Unix(5, 0)) || !e.Reported.Equal(time.Unix(0, 9)) {

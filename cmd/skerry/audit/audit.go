@@ -92,7 +92,10 @@ func who(a api.AuditActor) string {
 	if a.UID != "" {
 		a.UID = "uid " + a.UID
 	}
-	return cmp.Or(a.Accessor, a.Workload, a.Certificate, a.User, a.UID, "-")
+	if a.Person != "" {
+		a.Person = fleet.WithSiteCode(a.Person, a.SiteCode)
+	}
+	return cmp.Or(a.Accessor, a.Workload, a.Certificate, a.Person, a.User, a.UID, "-")
 }
 
 // onSite returns when an action on an edge was done, by the edge's clock.
