@@ -36,7 +36,7 @@ const (
 	probeTimeout = time.Second
 )
 
-// Config of a Gateway. All but CAs, Decrypt, Sign, Now, Log and the durations are required.
+// Config of a Gateway. All but CAs, Decrypt, LocalCapabilities, Sign, Now, Log and the durations are required.
 type Config struct {
 	Hub   fleet.HubID
 	State *state.Store
@@ -52,6 +52,8 @@ type Config struct {
 	Renew func(ctx context.Context) error
 	// Decrypt decrypts the items of a variable, for edges whose allocations may read it; nil: none are delivered.
 	Decrypt func(v *state.Variable) (fleet.VariableItems, error)
+	// LocalCapabilities returns what policies allow a person on site, sorted; nil: no site codes are delivered.
+	LocalCapabilities func(v *state.View, policies []string) []string
 	// Sign signs the identities of tasks, for the edges that have them; nil: none are delivered.
 	Sign Signer
 	Now  func() time.Time // wall clock, as edges are told it; nil: time.Now

@@ -60,6 +60,8 @@ type options struct {
 	// lags: the hub's state may be older than the cluster's.
 	lags bool
 	sign gateway.Signer // nil: identities are not delivered
+	// local says what policies allow on site; nil: no site codes are delivered.
+	local func(v *state.View, policies []string) []string
 }
 
 func newHub(tb testing.TB, opts options) *hub {
@@ -91,7 +93,7 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: "hub-1", State: own, Apply: h.cluster, Beats: fixedTTLTracker{opts.ttl},
 		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
-		Sign: opts.sign,
+		Sign: opts.sign, LocalCapabilities: opts.local,
 		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
 			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil
 		},

@@ -74,7 +74,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	}
 	out := syncproto.NewWriter(stream)
 	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
-	variables, identities := newVariableSender(p.s), newIdentitySender(p.s)
+	variables, identities, codes := newVariableSender(p.s), newIdentitySender(p.s), newSiteCodeSender(p.s)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
@@ -94,6 +94,9 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 		// The edge has the variables and the identities of an allocation before it hears of the allocation.
 		wait := identities.sendDue(ctx)
 		if variables.sendChanges(ctx, watch) {
+			wait = shorter(wait, recordRetryDelay)
+		}
+		if codes.sendChanges(ctx, watch, node) {
 			wait = shorter(wait, recordRetryDelay)
 		}
 		for _, f := range p.framesToSend(ctx, told, node) {
