@@ -167,3 +167,18 @@ func (c *Client) BeginOIDCLogin(ctx context.Context, req api.ACLOIDCAuthURLReque
 func (c *Client) CompleteOIDCLogin(ctx context.Context, req api.ACLOIDCCompleteAuthRequest) (fleet.ACLToken, error) {
 	return writeRequest[fleet.ACLToken](ctx, c, http.MethodPut, "/v1/acl/oidc/complete-auth", nil, req)
 }
+
+// SiteCodes lists the codes of people on site, without what they type.
+func (c *Client) SiteCodes(ctx context.Context, l List) ([]fleet.SiteCode, error) {
+	return readList[fleet.SiteCode](ctx, c, "/v1/acl/site-codes", l)
+}
+
+// CreateSiteCode makes a site code. The answer has what the person types.
+func (c *Client) CreateSiteCode(ctx context.Context, req api.SiteCodeRequest) (api.CreatedSiteCode, error) {
+	return writeRequest[api.CreatedSiteCode](ctx, c, http.MethodPut, "/v1/acl/site-code", nil, req)
+}
+
+// RevokeSiteCode revokes a site code by its id.
+func (c *Client) RevokeSiteCode(ctx context.Context, id string) error {
+	return c.sendDelete(ctx, "/v1/acl/site-code"+joinPath(id), nil)
+}

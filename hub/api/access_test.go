@@ -109,7 +109,11 @@ func newAccessFixture(t *testing.T) *accessFixture {
 	for r := range v.ACLBindingRules() {
 		named["rule"] = r.ID
 	}
+	for c := range v.SiteCodes() {
+		named["code"] = c.ID
+	}
 	f.names = strings.NewReplacer(
+		"/v1/acl/site-code/{name}", "/v1/acl/site-code/"+named["code"],
 		"/v1/acl/policy/{name}", "/v1/acl/policy/"+named["policy"], "/v1/acl/role/{name}", "/v1/acl/role/"+named["role"], "/v1/acl/role/name/{name}", "/v1/acl/role/name/"+named["role"],
 		"/v1/acl/auth-method/{name}", "/v1/acl/auth-method/"+named["method"], "/v1/acl/binding-rule/{name}", "/v1/acl/binding-rule/"+named["rule"],
 		"/v1/var/{path...}", "/v1/var/"+named["variable"], "/v1/operator/keyring/key/{id}", "/v1/operator/keyring/key/none", "/v1/acl/token/{name}", "/v1/acl/token/a",

@@ -293,6 +293,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.aclEndpoints(),
 		a.authMethodEndpoints(),
 		a.bindingRuleEndpoints(),
+		a.siteCodeEndpoints(),
 		a.loginEndpoints(),
 	} {
 		all = append(all, some...)

@@ -59,6 +59,7 @@ var listEndpoints = []listEndpoint{
 	{"/v1/acl/roles", "/v1/acl/roles", "ID", (*listFixture).addACLRole},
 	{"/v1/acl/auth-methods", "/v1/acl/auth-methods", "Name", (*listFixture).addAuthMethod},
 	{"/v1/acl/binding-rules", "/v1/acl/binding-rules", "ID", (*listFixture).addBindingRule},
+	{"/v1/acl/site-codes", "/v1/acl/site-codes", "ID", (*listFixture).addSiteCode},
 	{"/v1/scaling/policies", "/v1/scaling/policies", "ID", (*listFixture).addJob},
 	{"/v1/services", "/v1/services", "ServiceName", (*listFixture).addRunningAlloc},
 	{"/v1/service/{name}", "/v1/service/s0", "ID", (*listFixture).addRunningAlloc},
@@ -165,6 +166,7 @@ func newListFixture(t *testing.T) *listFixture {
 		l.addACLRole()
 		l.addAuthMethod()
 		l.addBindingRule()
+		l.addSiteCode()
 	}
 	for e := range h.store.View().EvalsByJob(fleet.DefaultNamespace, "j0") {
 		l.eval0 = e.ID
@@ -272,6 +274,13 @@ func (l *listFixture) addBindingRule() {
 		}})
 		break
 	}
+}
+
+func (l *listFixture) addSiteCode() {
+	l.n++
+	mustApply(l.t, l.hub, state.SiteCodeStore{Code: state.SiteCodeRecord{SiteCode: fleet.SiteCode{
+		ID: fmt.Sprintf("code%03d", l.n), Name: "Ann", Site: "*", NodePool: "*", ExpirationTime: time.Unix(4_102_444_800, 0).UTC(),
+	}}})
 }
 
 func (l *listFixture) addNodePool() {

@@ -18,8 +18,8 @@ import (
 
 // Command is skerry acl.
 func Command(s *command.Session) *cobra.Command {
-	return command.Group("acl", "Set up access control: policies, tokens, roles and logins",
-		bootstrapCommand(s), policyCommand(s), tokenCommand(s), roleCommand(s), authMethodCommand(s), bindingRuleCommand(s), whyCommand(s))
+	return command.Group("acl", "Set up access control: policies, tokens, roles, logins and site codes",
+		bootstrapCommand(s), policyCommand(s), tokenCommand(s), roleCommand(s), authMethodCommand(s), bindingRuleCommand(s), siteCodeCommand(s), whyCommand(s))
 }
 
 func bootstrapCommand(s *command.Session) *cobra.Command {
@@ -55,7 +55,7 @@ func whyCommand(s *command.Session) *cobra.Command {
 		Use: "why ACCESSOR CAPABILITY OBJECT", Short: "Explain why a token may do something or not", Args: cobra.ExactArgs(3),
 		Long: `Explain why a token may do something with an object or not: which rules of which policies decide, and which rule would allow it.
 
-OBJECT is namespace/NAME, variables/NAMESPACE/PATH, node_pool/NAME, host_volume/NAME, site/NAME, node, agent, operator, quota,
+OBJECT is namespace/NAME, variables/NAMESPACE/PATH, node_pool/NAME, host_volume/NAME, site/NAME, local, node, agent, operator, quota,
 plugin or management.`,
 		RunE: command.Show(s, func(c *command.Call) (api.ACLWhy, error) {
 			return c.Hub.WhyACL(c.Context(), c.Args[0], parseObject(c.Args[1], c.Args[2]))
