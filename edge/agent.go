@@ -245,7 +245,7 @@ func objectOf(id, asked fleet.AllocID, task string) string {
 func (a agent) recordAction(ctx context.Context, verb, object, reason string, err error) {
 	who := local.PeerUser(ctx)
 	a.e.audit.Append(ctx, fleet.SiteAction{
-		Verb: verb, Object: object, User: who.User, UID: who.UID, Reason: reason, Code: fleet.CodeOf(err),
+		Verb: verb, Object: object, User: who.User, UID: who.UID, Person: who.Person, SiteCode: who.SiteCode, Reason: reason, Code: fleet.CodeOf(err),
 	})
 }
 

@@ -50,6 +50,8 @@ type Config struct {
 	ListenLocal func(path string) (net.Listener, error)
 	// LocalGroup is a unix group whose members may use the local API; "": the agent's user alone.
 	LocalGroup string
+	// RequireSiteCode has everybody but root give a site code with each request of the local API.
+	RequireSiteCode bool
 	// DNS is the address, HOST:PORT, at which DNS queries for services are answered; "": none.
 	DNS string
 	// Consul is the Consul agent beside this edge, which gets the services of jobs with provider = "consul"; nil: none.

@@ -28,6 +28,7 @@ import (
 	"skerry/edge/machinekey"
 	"skerry/edge/names"
 	"skerry/edge/prefetch"
+	"skerry/edge/sitecodes"
 	"skerry/edge/store"
 	"skerry/edge/variables"
 	"skerry/fleet"
@@ -77,6 +78,7 @@ type Edge struct {
 	machine    *machinekey.Key
 	variables  *variables.Keeper
 	identities *identities.Keeper
+	siteCodes  *sitecodes.Keeper
 	audit      *audit.Log
 	server     *local.Server
 	names      *names.Server  // nil: no DNS queries are answered
@@ -207,7 +209,7 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openSiteCodes, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}

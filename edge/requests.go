@@ -87,6 +87,8 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		return emptyOutput(), l.e.variables.Accept(ctx, req.Variables)
 	case syncproto.RequestIdentities:
 		return l.e.acceptIdentities(ctx, req.Identities)
+	case syncproto.RequestSiteCodes:
+		return l.e.acceptSiteCodes(ctx, req.SiteCodes)
 	case syncproto.RequestRestart:
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

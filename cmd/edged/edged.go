@@ -84,6 +84,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&c.Meta, "meta", nil, "KEY=VALUE for constraints and ${meta.KEY}; may be repeated")
 	flags.StringVar(&f.Bind, "bind", "", "local address to dial hubs from (default: any)")
 	flags.StringVar(&c.LocalGroup, "local-group", "", "unix group whose members may use 'skerry local' (default: only the agent's user)")
+	flags.BoolVar(&c.RequireSiteCode, "require-site-code", false, "everybody but root needs a site code for 'skerry local': see 'skerry acl site-code create'")
 	flags.StringVar(&c.DNS, "dns", "", "address, HOST:PORT, of a DNS server for NAME.service.skerry (default: no DNS server)")
 	f.Network.addNetworkFlags(flags)
 	f.addConsulFlags(flags)

@@ -22,7 +22,7 @@ func (s *Server) routeAudit(mux *http.ServeMux) {
 	if !ok {
 		return
 	}
-	mux.HandleFunc("GET /v1/audit", func(w http.ResponseWriter, r *http.Request) {
+	s.addRoute(mux, "GET /v1/audit", fleet.SiteMayRead, func(w http.ResponseWriter, r *http.Request) {
 		var after uint64
 		if text := r.FormValue("after"); text != "" {
 			var err error

@@ -18,8 +18,9 @@ import (
 
 // Client calls the local API of the agent on this machine. It is safe for concurrent use.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket   string
+	siteCode string // "": none is given
+	http     *http.Client
 }
 
 // NewClient makes a Client for the unix socket at path. It does not connect.
@@ -33,6 +34,11 @@ func NewClient(path string) *Client {
 		return c, err
 	}
 	return &Client{socket: path, http: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}}
+}
+
+// WithSiteCode returns a Client that gives a site code with each request.
+func (c *Client) WithSiteCode(code string) *Client {
+	return &Client{socket: c.socket, siteCode: code, http: c.http}
 }
 
 // Status returns the status of the edge and of all its allocations.
@@ -165,6 +171,9 @@ func (c *Client) sendBody(ctx context.Context, method, path string, q url.Values
 
 // sendHTTP sends a request to a path, as sendRequest does.
 func (c *Client) sendHTTP(ctx context.Context, req *http.Request, path string) (*http.Response, error) {
+	if c.siteCode != "" {
+		req.Header.Set(siteCodeHeader, c.siteCode)
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -188,6 +197,9 @@ func (c *Client) sendHTTP(ctx context.Context, req *http.Request, path string) (
 	failed := new(fleet.Error)
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 64<<10)).Decode(failed); err != nil || failed.Code == "" {
 		return nil, fmt.Errorf("ask the agent for %s: %s", path, resp.Status)
+	}
+	if resp.StatusCode == http.StatusUnauthorized {
+		return nil, &siteCodeNeeded{failed}
 	}
 	return nil, failed
 }

@@ -122,21 +122,21 @@ func (s *Server) Close() error {
 // routeHandler returns the HTTP handler of the whole API.
 func (s *Server) routeHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /v1/status", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
-	mux.HandleFunc("GET /v1/history", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "GET /v1/status", fleet.SiteMayRead, s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Status(r.Context()) }))
+	s.addRoute(mux, "GET /v1/history", fleet.SiteMayRead, s.jsonHandler(func(r *http.Request) (any, error) {
 		ts, err := s.agent.History(r.Context(), allocParam(r))
 		if ts == nil {
 			ts = []fleet.Transition{}
 		}
 		return ts, err
 	}))
-	mux.HandleFunc("GET /v1/services", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "GET /v1/services", fleet.SiteMayRead, s.jsonHandler(func(r *http.Request) (any, error) {
 		return s.agent.Services(r.Context(), r.FormValue("namespace"), r.FormValue("name"))
 	}))
-	mux.HandleFunc("GET /v1/checks", s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Checks(r.Context(), allocParam(r)) }))
-	mux.HandleFunc("GET /v1/logs", s.streamLogs)
-	mux.HandleFunc("POST /v1/exec", s.serveExec)
-	mux.HandleFunc("POST /v1/stop", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "GET /v1/checks", fleet.SiteMayRead, s.jsonHandler(func(r *http.Request) (any, error) { return s.agent.Checks(r.Context(), allocParam(r)) }))
+	s.addRoute(mux, "GET /v1/logs", fleet.SiteMayRead, s.streamLogs)
+	s.addRoute(mux, "POST /v1/exec", fleet.SiteMayExec, s.serveExec)
+	s.addRoute(mux, "POST /v1/stop", fleet.SiteMayWrite, s.jsonHandler(func(r *http.Request) (any, error) {
 		req := StopRequest{Alloc: allocParam(r), Reason: r.FormValue("reason")}
 		for name, into := range map[string]*bool{"no_shutdown_delay": &req.NoShutdownDelay, "may_return": &req.MayReturn} {
 			v := r.FormValue(name)
@@ -150,10 +150,10 @@ func (s *Server) routeHandler() http.Handler {
 		}
 		return nil, s.agent.Stop(r.Context(), req)
 	}))
-	mux.HandleFunc("POST /v1/start", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "POST /v1/start", fleet.SiteMayWrite, s.jsonHandler(func(r *http.Request) (any, error) {
 		return s.agent.Start(r.Context(), allocParam(r), r.FormValue("reason"))
 	}))
-	mux.HandleFunc("POST /v1/restart", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "POST /v1/restart", fleet.SiteMayWrite, s.jsonHandler(func(r *http.Request) (any, error) {
 		return nil, s.agent.Restart(r.Context(), allocParam(r), r.FormValue("task"), r.FormValue("reason"))
 	}))
 	s.routeStore(mux)

@@ -36,8 +36,8 @@ func (s *Server) routeStore(mux *http.ServeMux) {
 	if !ok {
 		return
 	}
-	mux.HandleFunc("GET /v1/store", s.jsonHandler(func(r *http.Request) (any, error) { return keeper.Store(r.Context()) }))
-	mux.HandleFunc("PUT /v1/store", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "GET /v1/store", fleet.SiteMayRead, s.jsonHandler(func(r *http.Request) (any, error) { return keeper.Store(r.Context()) }))
+	s.addRoute(mux, "PUT /v1/store", fleet.SiteMayWrite, s.jsonHandler(func(r *http.Request) (any, error) {
 		q := r.URL.Query()
 		key := store.Key{Source: q.Get("source")}
 		if key.Source == "" {
@@ -51,7 +51,7 @@ func (s *Server) routeStore(mux *http.ServeMux) {
 		}
 		return keeper.LoadStore(r.Context(), key, q.Get("name"), r.Body)
 	}))
-	mux.HandleFunc("DELETE /v1/store", s.jsonHandler(func(r *http.Request) (any, error) {
+	s.addRoute(mux, "DELETE /v1/store", fleet.SiteMayWrite, s.jsonHandler(func(r *http.Request) (any, error) {
 		n, err := keeper.RemoveStored(r.Context(), r.URL.Query().Get("source"))
 		return Removed{n}, err
 	}))

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"skerry/cmd/console"
 	"skerry/edge/local"
@@ -25,9 +26,10 @@ const socketName = "local.sock"
 
 // localFlags are the flags of all local commands.
 type localFlags struct {
-	out     console.Output
-	dataDir string
-	socket  string
+	out      console.Output
+	dataDir  string
+	socket   string
+	siteCode string
 }
 
 // Command is skerry local.
@@ -51,16 +53,25 @@ func (f *localFlags) addLocalFlags(c *cobra.Command) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.dataDir, "data-dir", "", "data directory of the edge (required unless --socket is given)")
 	flags.StringVar(&f.socket, "socket", "", "socket of the edge (default: "+socketName+" in its data directory)")
+	flags.StringVar(&f.siteCode, "site-code", "", "site code, where the edge wants one; others see it in the list of processes, unlike SKERRY_SITE_CODE and what is typed at a terminal")
 	f.out.AddJSONFlag(flags)
 	console.AddConfigFlag(flags)
 }
 
-// runLocal makes a command of a function that asks the edge.
+// runLocal makes a command of a function that asks the edge. If the edge wants a site code, a person at a terminal is asked
+// for it.
 func (f *localFlags) runLocal(run func(ctx context.Context, edge *local.Client, args []string) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		edge, err := f.newLocalClient()
 		if err == nil {
 			err = run(cmd.Context(), edge, args)
+			if local.NeedsSiteCode(err) && term.IsTerminal(int(os.Stdin.Fd())) {
+				code, failed := askSiteCode()
+				if failed != nil {
+					return f.out.Close(failed)
+				}
+				err = run(cmd.Context(), edge.WithSiteCode(code), args)
+			}
 		}
 		return f.out.Close(err)
 	}
@@ -69,12 +80,23 @@ func (f *localFlags) runLocal(run func(ctx context.Context, edge *local.Client, 
 func (f *localFlags) newLocalClient() (*local.Client, error) {
 	switch {
 	case f.socket != "":
-		return local.NewClient(f.socket), nil
+		return local.NewClient(f.socket).WithSiteCode(f.siteCode), nil
 	case f.dataDir != "":
-		return local.NewClient(filepath.Join(f.dataDir, socketName)), nil
+		return local.NewClient(filepath.Join(f.dataDir, socketName)).WithSiteCode(f.siteCode), nil
 	}
 	return nil, fleet.Errorf(fleet.CodeInvalid, "which edge? Its data directory is not named").
 		WithHint("give --data-dir, or set SKERRY_DATA_DIR")
+}
+
+// askSiteCode reads a site code from the terminal, which does not show it.
+func askSiteCode() (string, error) {
+	fmt.Fprint(os.Stderr, "Site code: ")
+	code, err := term.ReadPassword(int(os.Stdin.Fd()))
+	fmt.Fprintln(os.Stderr)
+	if err != nil {
+		return "", fmt.Errorf("read the site code from the terminal: %w", err)
+	}
+	return string(code), nil
 }
 
 func (f *localFlags) statusCommand() *cobra.Command {
