@@ -199,7 +199,7 @@ func (s *Secrets) addKey(ctx context.Context, full, first bool) (id string, err 
 	if row.Wrapped, row.WrappedBy, err = s.cfg.Wrap.Wrap(plain, []byte(row.KeyID)); err != nil {
 		return "", err
 	}
-	if !first { // the one of a first key is made when it is needed
+	if !first && s.isSigning() {
 		if row.Signing, err = s.newSigningKey(row.KeyID); err != nil {
 			return "", err
 		}
@@ -209,6 +209,13 @@ func (s *Secrets) addKey(ctx context.Context, full, first bool) (id string, err 
 		return "", err
 	}
 	return row.KeyID, s.cfg.State.WaitIndex(ctx, res.Index)
+}
+
+// isSigning tells whether a new root key has a signing key from the start, so that verifiers know it before it signs.
+// Otherwise it gets one when a task needs it: to make one takes a second on a slow machine.
+func (s *Secrets) isSigning() bool {
+	active, ok := s.cfg.State.View().ActiveRootKey()
+	return s.cfg.Signs || ok && active.Signing != nil
 }
 
 // CheckKeys returns an error if the state in v has variables that this hub could not decrypt because it lacks the key

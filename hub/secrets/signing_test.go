@@ -14,7 +14,13 @@ import (
 func TestSigningKey(t *testing.T) {
 	f := newFixture(t)
 	f.mustStore("app/db", fleet.VariableItems{"k": "v"}) // a root key without a signing key, as of an older release
-	old := f.row("app/db").Sealed.KeyID
+	if made, err := f.secrets.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	} else if row, _ := f.Store.View().RootKey(made.KeyID); row.Signing != nil {
+		t.Error("a rotation makes a signing key before any token is signed")
+	}
+	active, _ := f.Store.View().ActiveRootKey()
+	old := active.KeyID
 	first, err := f.secrets.SigningKey(t.Context())
 	if err != nil || first.KeyID != old {
 		t.Fatalf("the first signing key: %+v, %v", first.KeyID, err)
