@@ -62,6 +62,7 @@ missing: ## which drivers' tests are left out, because a program is not on this 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
 	$(GOTEST) -short $(RACE) $(LARGE)
 	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./reconcile ./syncproto
+	$(GOTEST) -run '^Test(DesiredFramesOfALargeNode|LargePlansTravel|UnknownKeysAreBounded)$$' ./hub/api ./hub/gateway ./hub/rpc
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
 	cd chaos/prometheus && go test -count=1 ./...

@@ -13,7 +13,7 @@ import (
 )
 
 // The Desired frames for an edge of 50,000 allocations fit the bound of a frame, also where each allocation has a long
-// name, many ports, and a large job.
+// name, many ports, and a large job; a tenth of that with -short.
 func TestDesiredFramesOfALargeNode(t *testing.T) {
 	name := strings.Repeat("n", 128)
 	ports, windows := make([]fleet.AssignedPort, 60), make([]fleet.UpdateWindow, 20)
@@ -39,6 +39,9 @@ func TestDesiredFramesOfALargeNode(t *testing.T) {
 		{"to stop, in windows", 5_000, held, true, 10},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			if testing.Short() { // the race detector makes it ten times as slow
+				tt.many /= 10
+			}
 			store, index := state.New(), fleet.Index(0)
 			apply := func(c state.Command) {
 				t.Helper()
