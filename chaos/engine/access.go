@@ -119,12 +119,12 @@ func (a *Access) reviveRevoked() {
 	a.revoked = nil
 }
 
-// expiredTokens returns the tokens of users that have ended by their TTL.
+// expiredTokens returns the tokens of users that have ended by their TTL, also the one that they have now.
 func (a *Access) expiredTokens(now time.Time) []fleet.ACLToken {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	var out []fleet.ACLToken
-	for _, t := range a.former {
+	for _, t := range append(slices.Clone(a.former), a.operator) {
 		if t.ExpirationTime != nil && now.After(*t.ExpirationTime) {
 			out = append(out, t)
 		}

@@ -63,6 +63,7 @@ var kinds = map[schedule.Kind]kind{
 
 	schedule.Drain:       {onEdges(drainEdge), nil},
 	schedule.KeyRotate:   {rotateKeys, nil},
+	schedule.CARotate:    {rotateCA, nil},
 	schedule.TokenRevoke: {revokeToken, nil},
 	schedule.NodeRevoke: {onEdges(revokeEdge), []check.Effect{
 		check.Revokes, check.Severs, check.Damages, check.Halts, check.Reboots,

@@ -276,21 +276,3 @@ func (c *secretClient) observeLock(ctx context.Context, does string, ask func(ct
 	c.u.Observe(check.Observation{Variable: &o})
 	return err
 }
-
-// rotateKeys makes a new root key, and has all variables encrypted with it. It repeats this until a hub acknowledges it,
-// or until lastCalls after the schedule's end.
-func rotateKeys(ctx context.Context, p *Faults, _ schedule.Fault) (Active, error) {
-	u := p.Users
-	err := u.repeatUntilAcked(ctx, func(ctx context.Context, n int) error {
-		h := u.Hubs[n%len(u.Hubs)]
-		if u.Access != nil {
-			h = u.Access.Manager(h)
-		}
-		_, err := h.RotateRootKey(ctx, true)
-		return err
-	})
-	if err != nil {
-		return Done(0, fmt.Sprintf("the keyring was not rotated: %v", err)), nil
-	}
-	return Done(1, ""), nil
-}

@@ -24,7 +24,7 @@ type Shape struct {
 
 	drains bool   // Draw may add faults of the kind Drain; withDefaults sets it
 	onSite []Kind // the kinds of people on site that Draw may add; withDefaults sets it
-	// secrets are the kinds of faults on keys and tokens that Draw may add; withDefaults sets it.
+	// secrets are the kinds of faults on keys, CAs and tokens that Draw may add; withDefaults sets it.
 	secrets []Kind
 }
 
@@ -43,7 +43,7 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
-	s.onSite, s.secrets = s.additionalKinds(LocalStop, LocalRestart), s.additionalKinds(KeyRotate, TokenRevoke, NodeRevoke)
+	s.onSite, s.secrets = s.additionalKinds(LocalStop, LocalRestart), s.additionalKinds(KeyRotate, TokenRevoke, NodeRevoke, CARotate)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
 }

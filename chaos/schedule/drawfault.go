@@ -101,6 +101,8 @@ func (d *drawer) drawParams(kind Kind) Params {
 		p.Bits = pick(d.rng, 1, 3, 30)
 	case SlowDisk:
 		p.Sync = d.drawDuration(20*time.Millisecond, 2*time.Second).Truncate(time.Millisecond)
+	case CARotate:
+		p.Grace = d.drawDuration(30*time.Second, 30*time.Minute)
 	case LocalStop, LocalRestart:
 		if d.drawBool(40) {
 			p.Job = pick(d.rng, d.s.Jobs...).ID

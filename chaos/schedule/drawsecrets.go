@@ -10,7 +10,7 @@ import (
 // secretStream separates the random numbers of addSecrets from the others, as windowStream does.
 const secretStream = 0x5ec2
 
-// Maximum numbers of drawn faults in an hour: of each kind on keys and tokens, and of revoked edges.
+// Maximum numbers of drawn faults in an hour: of each kind on keys, CAs and tokens, and of revoked edges.
 const changesPerHour, revocationsPerHour = 3, 1
 
 // addSecrets turns access control on, has some jobs read variables, which change meanwhile, and adds faults of the kinds
@@ -39,7 +39,7 @@ func (d *drawer) addSecrets() {
 			most = revocationsPerHour
 		}
 		for range min(d.rng.IntN(int(float64(most)*max(1, d.s.Length.Hours()))+1), MaxFaults-1-len(d.s.Faults)) {
-			if f, ok := d.drawBeside(taken, kind, others); ok && !d.isRevivedByRestore(f) {
+			if f, ok := d.drawBeside(taken, kind, others); ok && !d.isStrandedByRestore(f) {
 				d.s.Faults = append(d.s.Faults, f)
 			}
 		}
@@ -47,10 +47,18 @@ func (d *drawer) addSecrets() {
 	slices.SortStableFunc(d.s.Faults, func(a, b Fault) int { return cmp.Compare(a.At, b.At) })
 }
 
-// isRevivedByRestore reports whether a restored copy of the hubs may have the node of a revoked edge, whose machine has no
-// identity any more.
-func (d *drawer) isRevivedByRestore(f Fault) bool {
-	return f.Kind == NodeRevoke && slices.ContainsFunc(d.s.Faults, func(r Fault) bool {
-		return r.Kind == Restore && r.At-r.Params.Age-time.Minute <= f.End(d.s.Length)+clusterRecovery && f.At <= r.At+clusterRecovery
+// isStrandedByRestore reports whether a restored copy of the hubs may have the node of a revoked edge, whose machine has no
+// identity any more, or lack the CA of the edges' certificates: nobody could get in without a person.
+func (d *drawer) isStrandedByRestore(f Fault) bool {
+	over := f.End(d.s.Length) + clusterRecovery
+	switch f.Kind {
+	case NodeRevoke:
+	case CARotate:
+		over = f.At + RotationPatience
+	default:
+		return false
+	}
+	return slices.ContainsFunc(d.s.Faults, func(r Fault) bool {
+		return r.Kind == Restore && r.At-r.Params.Age-time.Minute <= over && f.At <= r.At+clusterRecovery
 	})
 }

@@ -91,6 +91,7 @@ type Params struct {
 	Job        fleet.JobID   `yaml:"job,omitempty"`         // crash-loop, local-stop, local-restart: the only job that is hit; "": all jobs
 	Deadline   time.Duration `yaml:"deadline,omitempty"`    // drain: deadline for the allocations of the edge
 	KeepSystem bool          `yaml:"keep_system,omitempty"` // drain: allocations of system jobs stay
+	Grace      time.Duration `yaml:"grace,omitempty"`       // ca-rotate: how long edges get in with certificates of the old CA
 	// Step is the label of a step in the target's disk protocol. A kill or a power cut
 	// waits from At until the target reaches that step. "": it happens at once.
 	Step string `yaml:"step,omitempty"`

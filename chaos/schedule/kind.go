@@ -52,6 +52,7 @@ const (
 	Drain Kind = "drain" // a user drains an edge, and makes it eligible again afterwards
 
 	KeyRotate   Kind = "key-rotate"   // a user makes a new root key, and has all variables encrypted with it
+	CARotate    Kind = "ca-rotate"    // a user replaces the CA of the cluster
 	TokenRevoke Kind = "token-revoke" // a user revokes the token that users have
 	NodeRevoke  Kind = "node-revoke"  // a user revokes an edge, whose machine comes back as another node at the fault's end
 

@@ -12,6 +12,9 @@ const (
 	memberRecovery = 20 * time.Second
 	// clusterRecovery is the time without a conflicting fault after one that hit all hubs.
 	clusterRecovery = 2 * time.Minute
+	// RotationPatience is for how long a user asks for another CA. A copy of the hubs that is made later has that CA, or
+	// the cluster never gets it.
+	RotationPatience = 4 * time.Minute
 )
 
 // kindTable has the properties of every kind. A kind that is added here is drawn, parsed,
@@ -208,6 +211,10 @@ var kindTable = []Info{
 	{
 		Kind: KeyRotate, At: AtCluster, Lasting: Instant, Clock: Virtual,
 		Doc: "no fault: a person rotates the keyring in full, so that all variables are encrypted again",
+	},
+	{
+		Kind: CARotate, At: AtCluster, Lasting: Instant, Params: []Param{graceParam}, Clock: Virtual, Apart: []Kind{Restore}, After: RotationPatience,
+		Doc: "no fault: a person replaces the CA; an edge gets in with a certificate of the old one for the grace, and then renews it by a proof of its key",
 	},
 	{
 		Kind: TokenRevoke, At: AtCluster, Lasting: Instant, Clock: Virtual,

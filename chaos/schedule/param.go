@@ -63,6 +63,10 @@ var (
 		Name: "deadline", Standard: time.Minute, bounds: Span{time.Second, longest},
 		Doc: "how long what is on it may stay", field: func(p *Params) any { return &p.Deadline },
 	}
+	graceParam = Param{
+		Name: "grace", Standard: 10 * time.Minute, bounds: Span{time.Second, longest},
+		Doc: "how long edges get in with certificates of the old CA", field: func(p *Params) any { return &p.Grace },
+	}
 	jumpParam = Param{
 		Name: "by", Needed: true, bounds: Span{-maxJump, maxJump},
 		Doc: "by how much the clock jumps: -1h, 9600h", field: func(p *Params) any { return &p.Jump },

@@ -23,7 +23,7 @@ var nodeStatuses = []string{
 var refusals = toStrings([]fleet.Code{
 	fleet.CodeHeartbeatFirst, fleet.CodeStaleEpoch, fleet.CodeNodeNotReady, fleet.CodeForeignAlloc, fleet.CodeGap,
 	fleet.CodeFork, fleet.CodeCloned, fleet.CodeStaleSession, fleet.CodeFrameTooLarge, fleet.CodeFrameBad,
-	fleet.CodeUnavailable, fleet.CodeVersion, fleet.CodeRevoked,
+	fleet.CodeUnavailable, fleet.CodeVersion, fleet.CodeRevoked, fleet.CodeCAEnded,
 })
 
 // subjectRules are the fields and values that an expectation of a subject may have.

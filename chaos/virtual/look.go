@@ -15,6 +15,8 @@ import (
 	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/fleet"
+	"skerry/hub/state"
+	"skerry/syncproto/identity"
 )
 
 const (
@@ -183,8 +185,8 @@ func (r *run) settleAndFinish(ctx context.Context) {
 	r.judgeFinalSnapshot(picture)
 }
 
-// firstUnsettled describes the first thing that is not settled: a member that is down, a node that
-// is not ready, a pending evaluation, or unacknowledged rows. "": everything is settled.
+// firstUnsettled describes the first thing that is not settled: a member that is down, a node that is not ready or lacks
+// the newest CA, a rotation of the CA, a pending evaluation, or unacknowledged rows. "": everything is settled.
 func (r *run) firstUnsettled() string {
 	for _, h := range r.c.Hubs {
 		d := h.runningDaemon()
@@ -201,6 +203,9 @@ func (r *run) firstUnsettled() string {
 		if ready < len(r.c.Edges) {
 			return fmt.Sprintf("%s: %d of %d nodes are known", h.Name, ready, len(r.c.Edges))
 		}
+		if why := unsettledCA(v); why != "" {
+			return h.Name + ": " + why
+		}
 		for e := range v.Evals("*", "") {
 			if e.Status == fleet.EvalPending && e.WaitUntil.IsZero() {
 				return fmt.Sprintf("%s: evaluation %s (%s) is pending", h.Name, fleet.Short(e.ID), e.TriggeredBy)
@@ -214,6 +219,25 @@ func (r *run) firstUnsettled() string {
 		}
 		if _, j := a.SyncStatus(); j.Unacknowledged > 0 {
 			return fmt.Sprintf("%s: %d rows are not acknowledged", e.Name, j.Unacknowledged)
+		}
+	}
+	return ""
+}
+
+// unsettledCA describes a rotation of the CA that is under way, or a node whose edge does not accept hubs of the newest
+// CA yet. "": there is neither.
+func unsettledCA(v *state.View) string {
+	cas := v.CAs()
+	if len(cas) == 0 {
+		return "the hub does not know its cluster"
+	}
+	newest := cas.Newest()
+	if newest.SettledAt == 0 {
+		return fmt.Sprintf("the rotation to CA %d is under way", newest.Number)
+	}
+	for n := range v.Nodes("") {
+		if held := n.Attributes[fleet.AttributeCAs]; newest.Number > 1 && !strings.Contains(held, identity.CAID(newest.Cert)) {
+			return fmt.Sprintf("node %s has the CAs %q, and CA %d is another one", n.Name, held, newest.Number)
 		}
 	}
 	return ""
