@@ -53,6 +53,7 @@ const (
 	OneHolder            Invariant = 38
 	Permitted            Invariant = 39
 	Audited              Invariant = 40
+	IdentitiesRenewed    Invariant = 41
 )
 
 // invariants has the slug and the statement of each invariant, by number. Reports show both.
@@ -97,6 +98,7 @@ var invariants = [...]struct{ slug, statement string }{
 	Permitted:            {"permitted", "nobody without the capability changes or reads anything, and no revoked edge gets anything"},
 	Audited:              {"audited", "the audit has every acknowledged change once and in order, and its chain verifies"},
 	OneHolder:            {"one-holder", "a lock of a variable has one holder at a time"},
+	IdentitiesRenewed:    {"identities-renewed", "an edge with a link has, within a bound, an identity that has not expired for each running task that asks for one"},
 }
 
 // All returns all invariants, in the order of their numbers.

@@ -80,6 +80,7 @@ type checker struct {
 	operation func(*runContext, *Observation) // of a client
 	variable  func(*runContext, *VariableOperation)
 	held      func(*runContext, *HeldVariables)
+	identity  func(*runContext, *HeldIdentities)
 	delivered func(*runContext, *DeliveredVariables)
 	search    func(*runContext, *SecretSearch)
 	probe     func(*runContext, *Probe)
@@ -119,6 +120,7 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	callFor(c.snapshot, s, o.Snapshot)
 	callFor(c.variable, s, o.Variable)
 	callFor(c.held, s, o.Held)
+	callFor(c.identity, s, o.Identity)
 	callFor(c.delivered, s, o.Delivered)
 	callFor(c.search, s, o.Search)
 	callFor(c.probe, s, o.Probe)
@@ -151,7 +153,7 @@ func NewMonitor(limits Limits) *Monitor {
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newPermits(), newAudits(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newIdentities(), newPermits(), newAudits(),
 	}}
 }
 

@@ -27,6 +27,7 @@ type Observation struct {
 
 	Variable  *VariableOperation  `json:",omitempty"`
 	Held      *HeldVariables      `json:",omitempty"`
+	Identity  *HeldIdentities     `json:",omitempty"`
 	Delivered *DeliveredVariables `json:",omitempty"`
 	Search    *SecretSearch       `json:",omitempty"`
 	Probe     *Probe              `json:",omitempty"`
@@ -92,6 +93,12 @@ type VariableOperation struct {
 type HeldVariables struct {
 	Edge   string
 	Values map[string]int `json:",omitempty"`
+}
+
+// HeldIdentities are the identities of tasks that an edge has, with their ends from the run's start.
+type HeldIdentities struct {
+	Edge string
+	Ends map[TaskKey]time.Duration `json:",omitempty"`
 }
 
 // DeliveredVariables are the paths of the variables in a message to an edge.

@@ -49,6 +49,7 @@ const (
 	BranchHoldOverruled         Branch = "stop on site overruled by a newer version"
 	BranchVariableKept          Branch = "variable kept over a start without a link"
 	BranchVariableCaughtUp      Branch = "variable that changed while its edge was away"
+	BranchIdentityExpired       Branch = "identity that expired while its edge was away"
 )
 
 // Branches returns the branches that a campaign has to reach. The others are refusals of rows that correct
@@ -62,7 +63,7 @@ func Branches() []Branch {
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
 		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
-		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp,
+		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp, BranchIdentityExpired,
 	}
 }
 

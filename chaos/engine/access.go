@@ -48,7 +48,8 @@ type Access struct {
 	operator fleet.ACLToken // the users' token; zero: there is none yet
 	former   []fleet.ACLToken
 	// revoked are the tokens whose deletion a hub has acknowledged, of the present past of the hubs.
-	revoked []fleet.ACLToken
+	revoked  []fleet.ACLToken
+	restores int // of the hubs
 }
 
 // BootstrapAccess turns access control on at a hub, which must lead, and makes the policy and the token of users.
@@ -117,6 +118,14 @@ func (a *Access) reviveRevoked() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.revoked = nil
+	a.restores++
+}
+
+// pastOfHubs returns a number that changes when the hubs are put back to a copy.
+func (a *Access) pastOfHubs() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.restores
 }
 
 // expiredTokens returns the tokens of users that have ended by their TTL, also the one that they have now.

@@ -39,6 +39,7 @@ type Users struct {
 	// secrets are the variables that users have written, and secretNumber is the number of their last change.
 	secrets      map[string]*secretVariable // guarded by mu
 	secretNumber int                        // guarded by mu
+	identities   []identityToken            // guarded by mu: the newest keptIdentities that hubs have sent to edges
 }
 
 const (
@@ -63,6 +64,7 @@ func (u *Users) Play(ctx context.Context, g *errgroup.Group) {
 	u.startClients(ctx, g)
 	u.startSecretClients(ctx, g)
 	u.startProbes(ctx, g)
+	u.startIdentityProbes(ctx, g)
 }
 
 // playJobSteps registers a job at its start and carries out its steps in order, each at its time. It blocks

@@ -88,6 +88,7 @@ func everything() []history.Record {
 		seen(9, check.Observation{Request: &check.Request{Edge: "edge-1", What: "drain"}}),
 		seen(9, check.Observation{Variable: &check.VariableOperation{Client: "c1", Does: check.OpWrite, Path: "a/b", Call: 3, Outcome: check.OutcomeOK, Value: 7}}),
 		seen(9, check.Observation{Held: &check.HeldVariables{Edge: "edge-1", Values: map[string]int{"a/b": 7}}}),
+		seen(9, check.Observation{Identity: &check.HeldIdentities{Edge: "edge-1", Ends: map[check.TaskKey]time.Duration{{Alloc: "a1", Task: "main"}: time.Hour}}}),
 		seen(9, check.Observation{Delivered: &check.DeliveredVariables{Edge: "edge-1", Paths: []string{"a/b"}}}),
 		seen(9, check.Observation{Search: &check.SecretSearch{Who: "edge-1", Files: 3, Found: []string{"journal.db"}}}),
 		seen(9, check.Observation{Probe: &check.Probe{Hub: "hub-1", Token: "no token", Attempt: "read a job", Status: 403}}),

@@ -15,7 +15,7 @@ import (
 const rolloutStream = 0x2011
 
 // addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows,
-// services, resource claims, actions of people on site, access control and variables to the drawn schedule. All of it ends well before the fleet has
+// services, resource claims, actions of people on site, access control, variables and identities to the drawn schedule. All of it ends well before the fleet has
 // to be quiet. It does nothing for real time, which does not support them.
 func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	if d.shape.Clock&Virtual == 0 {
@@ -34,6 +34,7 @@ func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	d.addSlowShutdowns()
 	d.addPeopleOnSite()
 	d.addSecrets()
+	d.addIdentities()
 }
 
 // windowStream separates the random numbers of windows and services from the others, as rolloutStream does.

@@ -74,7 +74,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.driverConfig(), KillTimeout: j.KillTimeout,
-		Resources: j.taskResources(), Templates: j.secretTemplates(),
+		Resources: j.taskResources(), Templates: j.secretTemplates(), Identity: j.taskIdentity(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
 	validate.FillDefaults(job)

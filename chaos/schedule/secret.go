@@ -2,6 +2,8 @@ package schedule
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"time"
 
 	"skerry/fleet"
 )
@@ -24,4 +26,25 @@ func (j Job) secretTemplates() []fleet.Template {
 	text := fmt.Sprintf(`{{ with nomadVar %q }}{{ .%s }}{{ end }}{{ if nomadVarExists %q }}{{ with nomadVar %q }} {{ .%s }}{{ end }}{{ end }}`,
 		SecretPath(j.ID), SecretItem, GroupSecretPath(j.ID), GroupSecretPath(j.ID), SecretItem)
 	return []fleet.Template{{EmbeddedTmpl: text, DestPath: "secrets/value", ChangeMode: fleet.ChangeNoop}}
+}
+
+// taskIdentity returns the identity of the job's task for the hubs; nil: the task gets no token.
+func (j Job) taskIdentity() *fleet.WorkloadIdentity {
+	if j.Identity == 0 {
+		return nil
+	}
+	return &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, File: true, TTL: j.Identity}
+}
+
+// identityStream separates the random numbers of addIdentities from the others, as windowStream does.
+const identityStream = 0x1de7
+
+// addIdentities gives the tasks of some jobs with Secret an identity, which often ends while their edge is away.
+func (d *drawer) addIdentities() {
+	d.rng = rand.New(rand.NewPCG(d.s.Seed, identityStream))
+	for i := range d.s.Jobs {
+		if j := &d.s.Jobs[i]; j.Secret && d.drawBool(60) {
+			j.Identity = pick(d.rng, time.Minute, 2*time.Minute, 5*time.Minute, 10*time.Minute)
+		}
+	}
 }

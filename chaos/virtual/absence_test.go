@@ -15,7 +15,7 @@ import (
 var judgedInAbsence = []check.Invariant{
 	check.ExactlyOnce, check.HeartbeatFirst, check.AbsenceStopsNothing, check.RebootBringsBack, check.Settled, check.NoOvercommit,
 	check.OncePerDisconnect, check.Bounded, check.LegalHistory, check.Sequence, check.NeverBack, check.SameEverywhere,
-	check.SecretsSealed, check.NewestVariables,
+	check.SecretsSealed, check.NewestVariables, check.IdentitiesRenewed,
 }
 
 // TestFourHundredDays has an edge away for 400 days, and for nearly all of them alone in

@@ -19,6 +19,7 @@ import (
 	"skerry/edge"
 	"skerry/edge/artifacts"
 	"skerry/edge/contract"
+	"skerry/edge/identities"
 	"skerry/edge/identities/files"
 	"skerry/edge/journal"
 	"skerry/edge/runner"
@@ -62,6 +63,7 @@ type Edge struct {
 	life     *life
 	running  *edge.Edge // nil: the agent is down
 	variable func(namespace, path string) (map[string]string, bool)
+	tokens   *identities.Keeper
 }
 
 // NewEdge returns the machine of an edge behind a NAT. The agent is not started, and the edge is
@@ -148,7 +150,7 @@ func (e *Edge) newRunnerFactory(m edge.Machine) (contract.New, error) {
 	if err != nil {
 		return nil, err
 	}
-	e.variable = m.Variable // Start holds e.mu
+	e.variable, e.tokens = m.Variable, m.Identities // Start holds e.mu
 	render := templates.NewHook(templates.Config{
 		Services: m.Services, Variable: m.Variable, Key: m.Key, Poll: cmp.Or(e.c.cfg.TemplatePoll, time.Minute),
 		Now: m.Now, Jitter: func() float64 { return 0.5 }, Log: m.Log,

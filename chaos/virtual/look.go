@@ -66,6 +66,7 @@ func (r *run) watchFleet(ctx context.Context) {
 		for _, e := range r.c.Edges {
 			r.observeEdge(ctx, e, n%rows == 0)
 			r.observeVariables(e)
+			r.observeIdentities(e)
 		}
 	}
 }

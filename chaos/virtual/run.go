@@ -71,7 +71,9 @@ type run struct {
 	replaced map[string]bool
 	rows     map[string][]fleet.Transition // all rows observed in each edge's journal
 	held     map[string]map[string]int     // last observation of each edge's variables
-	broke    []string                      // failures of the harness itself; each makes the run void
+	// tokens is the last observation of each edge's identities.
+	tokens map[string]map[check.TaskKey]time.Duration
+	broke  []string // failures of the harness itself; each makes the run void
 }
 
 // Run plays the schedule and judges it. It must be called inside a bubble, and returns after the
@@ -97,7 +99,7 @@ func (p Play) openRun() (*run, error) {
 	limits := p.monitorLimits()
 	r := &run{
 		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule),
-		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, held: map[string]map[string]int{},
+		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, held: map[string]map[string]int{}, tokens: map[string]map[check.TaskKey]time.Duration{},
 	}
 	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord}
 	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(limits), Clock: r.observationTime, Found: p.Found}

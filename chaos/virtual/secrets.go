@@ -59,11 +59,12 @@ func (r *run) hasSecretJob() bool {
 	return false
 }
 
-// forgetVariables has the next observation of an edge's variables recorded even if they are as they were.
+// forgetVariables has the next observation of an edge's variables and identities recorded even if they are as they were.
 func (r *run) forgetVariables(edge string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.held, edge)
+	delete(r.tokens, edge)
 }
 
 // variableReader returns how the variables of the running agent are read; nil: it is down.
@@ -76,7 +77,8 @@ func (e *Edge) variableReader() func(namespace, path string) (map[string]string,
 	return e.variable
 }
 
-// observeMessage records which variables a message to an edge has, and searches other messages for secrets.
+// observeMessage records which variables a message to an edge has, has probes use its identities, and searches other
+// messages for secrets.
 func (r *run) observeMessage(edge string, m syncproto.Message) {
 	if !r.s.Access {
 		return
@@ -90,6 +92,13 @@ func (r *run) observeMessage(edge string, m syncproto.Message) {
 		}
 		r.judgeAndRecord(check.Observation{Delivered: &d})
 		return
+	}
+	if req, ok := m.(syncproto.Request); ok && req.Kind == syncproto.RequestIdentities {
+		for _, d := range req.Identities {
+			if d.Expires > 0 {
+				r.users.KeepIdentity(d.Alloc, d.Token, time.Unix(d.Expires, 0))
+			}
+		}
 	}
 	switch m.(type) {
 	case syncproto.Desired, syncproto.Request:
