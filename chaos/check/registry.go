@@ -33,7 +33,9 @@ type allocFact struct {
 	first time.Duration // when it was seen first
 	// stopped is when hubs were first observed to want the allocation stopped; 0: they do not.
 	stopped time.Duration
-	seen    time.Duration // when it was observed last
+	// stoppedLast is when that was observed last: hubs that were restored may have wanted it to run meanwhile.
+	stoppedLast time.Duration
+	seen        time.Duration // when it was observed last
 	// stale says that the hubs were restored from an older copy since the last observation.
 	stale bool
 	// ended says that its edge reported its end, system that its job runs on every
@@ -129,8 +131,8 @@ func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 		c.allocs[a.ID] = f
 		c.places[qualifiedName(a)] = append(c.places[qualifiedName(a)], a.ID)
 	}
-	if f.stale && !a.ServerTerminal() {
-		f.stopped = 0 // hubs that were restored want it to run again
+	if a.ServerTerminal() && !f.alloc.ServerTerminal() {
+		f.stoppedLast = now
 	}
 	f.seen, f.stale = now, false
 	f.alloc = *a

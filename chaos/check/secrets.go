@@ -255,7 +255,7 @@ func (t *secrets) judgeDelivery(s *runContext, d *DeliveredVariables) {
 // mayRead reports whether an allocation of an edge may read a variable, or could a short time ago.
 func (s *runContext) mayRead(m *machine, path string) bool {
 	for _, f := range s.registry.allocs {
-		if f.alloc.NodeID != m.node || !f.stale && f.stopped > 0 && s.now-f.stopped > formerReader {
+		if f.alloc.NodeID != m.node || !f.stale && f.alloc.ServerTerminal() && s.now-f.stoppedLast > formerReader {
 			continue
 		}
 		for _, readable := range f.pathsOf() {
