@@ -14,6 +14,8 @@ type NodeExposure struct {
 	Since       *time.Time `json:",omitempty"` // when the edge was revoked or lost; nil: it is connected
 	Variables   []ExposedVariable
 	Allocations []ExposedAlloc
+	// SiteCodes are the valid codes whose hashes the edge may have. Tokens other than management ones do not see them.
+	SiteCodes []fleet.SiteCode `json:",omitempty"`
 }
 
 // ExposedVariable is a variable that an edge may have. Changed says that its value was changed after Since, so that the

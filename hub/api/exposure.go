@@ -48,7 +48,14 @@ func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Nod
 	slices.SortFunc(answer.Variables, func(x, y api.ExposedVariable) int {
 		return cmp.Or(cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Path, y.Path))
 	})
-	return answer, max(v.TableIndex("variables"), v.TableIndex("allocs"), n.ModifyIndex, 1), nil
+	if actorOf(r).ACL.IsManagement() {
+		for c := range v.SiteCodes() {
+			if c.IsValid(a.cfg.Now()) && c.IsFor(n.AtSite(), n.NodePool) && (answer.Since == nil || c.CreateTime.Before(*answer.Since)) {
+				answer.SiteCodes = append(answer.SiteCodes, c.SiteCode)
+			}
+		}
+	}
+	return answer, max(v.TableIndex("site_codes"), v.TableIndex("variables"), v.TableIndex("allocs"), n.ModifyIndex, 1), nil
 }
 
 // lostSince returns when (UnixNano) an edge was revoked, or else lost; 0: it is connected.

@@ -41,6 +41,9 @@ func TestNodeExposure(t *testing.T) {
 		if len(e.Allocations) == 0 || len(e.Variables[0].Allocations) != 1 || e.Variables[0].Allocations[0] != w.alloc {
 			t.Fatalf("allocations %+v; of the variable %v", e.Allocations, e.Variables[0].Allocations)
 		}
+		if all, _ := ask(listSecret); len(all.SiteCodes) == 0 || len(e.SiteCodes) != 0 {
+			t.Errorf("a management token sees %d site codes, another one %d", len(all.SiteCodes), len(e.SiteCodes))
+		}
 		if few, body := ask("nodes"); len(few.Variables) != 0 || len(few.Allocations) != 0 || strings.Contains(body, blueMark) {
 			t.Errorf("a token for nodes alone sees %s", body)
 		}

@@ -11,6 +11,7 @@ import (
 	"skerry/fleet/acl"
 	"skerry/hub/state"
 	"skerry/internal/sitecode"
+	"skerry/syncproto"
 )
 
 // Bounds of a site code.
@@ -60,13 +61,8 @@ func (a *API) createSiteCode(r *http.Request, req api.SiteCodeRequest) (any, fle
 	if err := a.checkLocalPolicies(v, &code); err != nil {
 		return nil, 0, err
 	}
-	count := 0
-	for range v.SiteCodes() {
-		count++
-	}
-	if count >= state.MaxSiteCodes {
-		return nil, 0, fleet.Errorf(fleet.CodeConflict, "create a site code for %s: the cluster has %d, which is its bound", code.Name, count).
-			WithHint("codes that have ended are removed within some minutes; make codes that end sooner")
+	if err := checkSiteCodeBounds(v, &code); err != nil {
+		return nil, 0, err
 	}
 	var text string
 	record := state.SiteCodeRecord{SiteCode: code}
@@ -111,6 +107,39 @@ func newSiteCode(req api.SiteCodeRequest, now time.Time) (fleet.SiteCode, error)
 	}
 	code.ExpirationTime = now.Add(ttl).Truncate(time.Second)
 	return code, nil
+}
+
+// checkSiteCodeBounds refuses a code if the cluster, or a node that takes the code, would have more than its bound.
+func checkSiteCodeBounds(v *state.View, code *fleet.SiteCode) error {
+	count, valid := 0, []*state.SiteCodeRecord{}
+	for c := range v.SiteCodes() {
+		if count++; c.IsValid(code.CreateTime) {
+			valid = append(valid, c)
+		}
+	}
+	if count >= state.MaxSiteCodes {
+		return fleet.Errorf(fleet.CodeConflict, "create a site code for %s: the cluster has %d, which is its bound", code.Name, count).
+			WithHint("codes that have ended are removed within some minutes; make codes that end sooner")
+	}
+	seen := map[[2]string]bool{}
+	for n := range v.Nodes("") {
+		site, pool := n.AtSite(), n.NodePool
+		if seen[[2]string{site, pool}] || !code.IsFor(site, pool) {
+			continue
+		}
+		seen[[2]string{site, pool}] = true
+		taken := 0
+		for _, c := range valid {
+			if c.IsFor(site, pool) {
+				taken++
+			}
+		}
+		if taken >= syncproto.MaxSiteCodes {
+			return fleet.Errorf(fleet.CodeConflict, "create a site code for %s: the nodes of site %s in the node pool %s take %d already, which is their bound", code.Name, site, pool, taken).
+				WithHint("revoke some with skerry acl site-code revoke, or give each code its own site")
+		}
+	}
+	return nil
 }
 
 // checkLocalPolicies refuses policies that do not exist, and those that allow nothing on site.

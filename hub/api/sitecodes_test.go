@@ -3,6 +3,7 @@ package api_test
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/internal/sitecode"
+	"skerry/syncproto"
 )
 
 // TestSiteCodes creates, lists and revokes a code. What the person types is in one answer alone, and is in no state, audit
@@ -43,9 +45,24 @@ func TestSiteCodes(t *testing.T) {
 		_, err := c.Raw().Write("/v1/acl/site-code", bad, nil, nil)
 		mustFailWith(t, err, "400", what)
 	}
+	mustApply(t, a.hub, state.NodeRegister{Node: fleet.Node{ID: nodeID, Name: "till", Datacenter: "dc1", Site: "harbour", NodePool: fleet.DefaultPool}, Now: 1})
+	for i := range syncproto.MaxSiteCodes {
+		mustApply(t, a.hub, state.SiteCodeStore{Code: state.SiteCodeRecord{SiteCode: fleet.SiteCode{
+			ID: fmt.Sprintf("-%03d", i), Site: "harbour", NodePool: "*", ExpirationTime: a.now.Add(time.Minute)}}})
+	}
+	full := good
+	full.Site = "*"
+	_, err = c.Raw().Write("/v1/acl/site-code", full, nil, nil)
+	mustFailWith(t, err, "409", "the nodes of site harbour in the node pool default take 100 already")
+	a.now = a.now.Add(time.Minute)
+	_, err = c.Raw().Write("/v1/acl/site-code", full, nil, nil)
+	mustSucceed(t, err)
+	a.now = a.now.Add(-time.Minute)
+	mustApply(t, a.hub, state.SiteCodeExpire{IDs: a.hub.store.View().ExpiredSiteCodes(a.now.Add(time.Minute)), Now: a.now.Add(time.Minute)})
 	var list []fleet.SiteCode
 	_, err = c.Raw().Query("/v1/acl/site-codes", &list, nil)
 	mustSucceed(t, err)
+	list = slices.DeleteFunc(list, func(c fleet.SiteCode) bool { return c.Site == "*" })
 	if len(list) != 1 || list[0].ID != id || list[0].RevokeTime != nil {
 		t.Errorf("listed %+v", list)
 	}

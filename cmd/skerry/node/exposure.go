@@ -12,9 +12,10 @@ import (
 func exposureCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "exposure ID", Short: "List what a node knew, to replace it after a theft", Args: cobra.ExactArgs(1),
-		Long: `List what a node knew: the allocations that were placed on it, and the variables that they may read. No values are shown.
+		Long: `List what a node knew: the allocations that were placed on it, the variables that they may read, and for management tokens
+the site codes that it takes. No values are shown.
 Revoke a stolen node first. Then give every listed variable another value, and what it stands for, such as a password: a
-variable is changed once its value is newer than the revocation.`,
+variable is changed once its value is newer than the revocation. Revoke the listed site codes, which work on other nodes, too.`,
 		RunE: command.Show(s, func(c *command.Call) (api.NodeExposure, error) {
 			node, err := c.FindNode(c.Args[0])
 			if err != nil {
@@ -33,6 +34,14 @@ func writeExposure(out *console.Output, e api.NodeExposure) {
 		t := console.NewTable("NAMESPACE", "VARIABLE", "CHANGED SINCE", "MODIFIED", "INDEX", "ALLOCATIONS")
 		for _, v := range e.Variables {
 			t.Add(v.Namespace, v.Path, v.Changed, v.ModifyTime, v.ModifyIndex, len(v.Allocations))
+		}
+		out.Table(t)
+	}
+	if len(e.SiteCodes) > 0 {
+		out.Line("")
+		t := console.NewTable("SITE CODE", "NAME", "SITE", "EXPIRES")
+		for _, c := range e.SiteCodes {
+			t.Add(c.ID, c.Name, c.Site, console.LocalTime(c.ExpirationTime))
 		}
 		out.Table(t)
 	}
