@@ -22,9 +22,9 @@ build: ## the three programs, static, into bin/
 
 # In these nothing runs side by side, or programs, whole clusters and SQLite do, which the race detector
 # makes five times as slow: make test runs them without it, make test-long the latter with it.
-SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec)?|reconcile
+SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec|/template)?|hub/collector|reconcile
 LARGE := ./chaos/virtual ./cmd/skerry ./edge/journal
-UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|edge/journal))?$$
+UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|cmd/skerry-chaos|edge/journal))?$$
 # Most tests wait, so one package more than cores. Those of cmd/skerry wait for programs, so twice as many at once as
 # cores. make lint vets.
 GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
@@ -62,7 +62,7 @@ missing: ## which drivers' tests are left out, because a program is not on this 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
 	$(GOTEST) -short $(RACE) $(LARGE)
 	$(GOTEST) ./chaos/schedule ./chaos/virtual ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./reconcile ./syncproto
-	$(GOTEST) -run '^Test(DesiredFramesOfALargeNode|LargePlansTravel|UnknownKeysAreBounded)$$' ./hub/api ./hub/gateway ./hub/rpc
+	$(GOTEST) -run '^Test(DesiredFramesOfALargeNode|LargePlansTravel|TheWindowMovesOn|UnknownKeysAreBounded)$$' ./hub/api ./hub/events ./hub/gateway ./hub/rpc
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
 	cd chaos/prometheus && go test -count=1 ./...

@@ -39,16 +39,17 @@ func (r *lineRecorder) Write(b []byte) (int, error) {
 
 // eventHarness is a state that a test changes, entry by entry.
 type eventHarness struct {
-	tb    testing.TB
-	store *state.Store
-	index fleet.Index
+	tb      testing.TB
+	store   *state.Store
+	index   fleet.Index
+	padding string // of jobs
 }
 
 func (w *eventHarness) registerTestJob(id string) {
 	w.tb.Helper()
 	w.index++
 	job := &fleet.Job{ID: fleet.JobID(id), Name: id, Namespace: "default", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "g"}}}
-	job.Meta = map[string]string{"at": fmt.Sprint(w.index)}
+	job.Meta = map[string]string{"at": fmt.Sprint(w.index), "padding": w.padding}
 	res := w.store.Apply(w.index, state.JobRegister{Job: job, Now: 1})
 	if res.Err != nil {
 		w.tb.Fatal(res.Err)
@@ -158,9 +159,13 @@ func TestTheWindowMovesOn(t *testing.T) {
 	w.registerTestJob("first")
 	s := events.New(w.store)
 	stalled := &lineRecorder{}
+	many := state.MaxEvents + 10
+	if testing.Short() { // the race detector makes it ten times as slow: fewer and larger events fill the window too
+		many, w.padding = 200, strings.Repeat("x", 64<<10)
+	}
 	stalled.then = func() {
 		if len(stalled.lines) == 1 {
-			for range state.MaxEvents + 10 {
+			for range many {
 				w.registerTestJob("a")
 			}
 		}
