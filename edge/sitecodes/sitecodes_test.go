@@ -112,6 +112,14 @@ func drawn(tb testing.TB, name string, capabilities ...string) (text string, d s
 	if err != nil {
 		tb.Fatal(err)
 	}
+	_, secret, err := sitecode.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	hash.Rounds = 10
+	if hash.Hash, err = sitecode.HashSecret(secret, hash); err != nil {
+		tb.Fatal(err)
+	}
 	return text, syncproto.DeliveredSiteCode{
 		ID: id, ModifyIndex: 5, Name: name, Capabilities: capabilities, Salt: hash.Salt, Hash: hash.Hash, Rounds: hash.Rounds, Expires: begin.Add(24 * time.Hour).Unix(),
 	}
@@ -211,12 +219,10 @@ func TestTriesAreBound(t *testing.T) {
 	f.mustPass(ann, "Ann")
 	f.mustRefuse(wrong(ann), "it is wrong", true)
 	f.mustPass(ann, "Ann")
-	for range freeTries + 1 { // codes that are not here have one bound together
-		unknown, _ := drawn(t, "")
-		f.mustRefuse(unknown, "it is wrong", true)
+	for i := range freeTries + 1 { // codes that are not here have one bound together
+		f.mustRefuse(fmt.Sprintf("zzz%d-zzzz-zzzz", i), "it is wrong", true)
 	}
-	unknown, _ := drawn(t, "")
-	f.mustRefuse(unknown, "another 1m0s", false)
+	f.mustRefuse("zzzz-zzzz-zzzz", "another 1m0s", false)
 	f.mustPass(ann, "Ann")
 }
 
@@ -286,6 +292,20 @@ func TestDeliveriesAreChecked(t *testing.T) {
 		if _, err := f.Accept(t.Context(), []syncproto.DeliveredSiteCode{good}); (err != nil) != (i == syncproto.MaxSiteCodes) {
 			t.Fatalf("code %d: %v", i, err)
 		}
+	}
+}
+
+// TestUnknownCodesTakeAsLong: the check of a code that the edge does not have costs what those that it has cost.
+func TestUnknownCodesTakeAsLong(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if got := f.standIn(); got.Rounds != sitecode.Rounds {
+		t.Errorf("without codes %d rounds", got.Rounds)
+	}
+	_, ofAnn := drawn(t, "Ann")
+	f.mustAccept(ofAnn)
+	if got := f.standIn(); got.Rounds != ofAnn.Rounds {
+		t.Errorf("with a code %d rounds, and its has %d", got.Rounds, ofAnn.Rounds)
 	}
 }
 

@@ -47,9 +47,6 @@ func pauseAfter(wrong int) time.Duration {
 	return pause
 }
 
-// nobody has the cost of a check for a code that the edge does not have, so that its absence takes as long.
-var nobody = syncproto.DeliveredSiteCode{ID: unknownID, Salt: make([]byte, 16), Hash: make([]byte, 32), Rounds: sitecode.Rounds}
-
 // Check returns the code that a person gives, with its name and what it allows. CodeForbidden: it is wrong, was revoked, has
 // ended, or has to wait after wrong tries, which is no try (tried). d.ID is that of a known code also then. A try is
 // journaled before it is answered, so that no restart makes it free.
@@ -66,7 +63,7 @@ func (k *Keeper) Check(ctx context.Context, text string) (d syncproto.DeliveredS
 	defer func() { <-k.changing }()
 	d, known := k.findCode(id)
 	if !known {
-		d = nobody
+		d = k.standIn()
 	}
 	floor := k.cfg.Journal.TimeFloor()
 	before := k.tries[d.ID]
@@ -92,6 +89,15 @@ func (k *Keeper) Check(ctx context.Context, text string) (d syncproto.DeliveredS
 		return named(d), true, fleet.Errorf(fleet.CodeForbidden, "check the site code: it ended at %s", end.UTC().Format(time.RFC3339))
 	}
 	return d, true, nil
+}
+
+// standIn returns what is checked for a code that the edge does not have: it takes as long as one that the edge has.
+func (k *Keeper) standIn() syncproto.DeliveredSiteCode {
+	d := syncproto.DeliveredSiteCode{ID: unknownID, Salt: make([]byte, 16), Hash: make([]byte, 32), Rounds: sitecode.Rounds}
+	if held := k.heldCodes(); len(held) > 0 {
+		d.Rounds = held[0].Rounds
+	}
+	return d
 }
 
 // named returns what may be told of a code: nothing of an unknown one.
