@@ -58,7 +58,9 @@ func (t *tx) sessionOpen(c SessionOpen) Result {
 	if !stillReady || c.Lost != "" {
 		t.admitNodeSession(n, away, c.Lost, &w)
 	}
-	t.storePendingEvals(&w)
+	if n.Status == fleet.NodeReady { // else its jobs are evaluated once its history is in
+		t.storePendingEvals(&w)
+	}
 	return Result{Session: sessionResult(&n.Node)}
 }
 

@@ -159,6 +159,30 @@ func TestSessionOfALostJournal(t *testing.T) {
 	}
 }
 
+// An edge that has lost rows comes back with another description of its node. Its jobs are evaluated when its history is in,
+// and not before.
+func TestEvaluationsWaitForALostJournal(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	w.reportStatus(id, fleet.ClientRunning, w.placeAllocs("shop", id, 1)...)
+	w.wantEvals("shop")
+	other := description(id, "n1")
+	other.Attributes[fleet.AttributeCAs] = "a,b"
+	w.edges[id].session++
+	res := w.mustApply(state.SessionOpen{
+		NodeID: id, Session: w.edges[id].session, Instance: "i2", Hub: "hub-1", Head: 1, Node: &other, Lost: "the database is gone", EvalSeed: "s", Now: w.nowNanos(),
+	})
+	if res.Session.Status != fleet.NodeInitializing {
+		t.Fatalf("answered %+v", res.Session)
+	}
+	w.wantEvals("shop")
+	w.appendJournalRows(id, fleet.Transition{Kind: fleet.TransitionGap, Message: "the journal was damaged"})
+	w.openNextSession(id)
+	w.applyRowBatches(w.unappliedBatch(id))
+	w.wantEvals("shop", fleet.TriggerNodeUpdate)
+}
+
 // Rows A1, A2, A4, A44, A46 and the defaults of pools: which nodes wait as disconnected when their link is gone, and
 // which are down.
 func TestNodeStatus(t *testing.T) {
