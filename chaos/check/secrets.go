@@ -206,8 +206,8 @@ func (t *secrets) judgeKept(s *runContext, m *machine, h *heldFact) {
 	}
 	for _, task := range sortedTasks(m.tasks) {
 		f := s.registry.allocs[task.Alloc]
-		if f == nil || m.tasks[task].live == 0 {
-			continue
+		if f == nil || m.tasks[task].live == 0 || m.tasks[task].begun > m.looked {
+			continue // it does not run, or runs since the edge was looked at last
 		}
 		for _, path := range f.pathsOf() {
 			known := t.paths[path]

@@ -151,6 +151,23 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(5 * time.Second)
 			p.observeHeld(2)
 		}},
+		{"another allocation needs what its edge has forgotten with the one before", "", func(p *violationHarness) {
+			p.changeSecret(1)
+			p.feedObservation(check.Observation{Held: &check.HeldVariables{Edge: p.other.name, Values: map[string]int{jobSecret: 1}}})
+			p.advanceTime(10 * time.Second)
+			heal := p.cutEdgeLink(p.other)
+			p.advanceTime(10 * time.Second)
+			p.feedObservation(check.Observation{Held: &check.HeldVariables{Edge: p.other.name}})
+			p.advanceTime(10 * time.Second)
+			second := p.commitPlacement(p.job, 1, p.other, "")
+			p.at += time.Second
+			p.observeTask(p.other, second, check.TaskStarted)
+			p.at += 6 * time.Second
+			p.feedObservation(check.Observation{Dial: &check.Dial{Edge: p.e.name}})
+			p.feedObservation(check.Observation{Held: &check.HeldVariables{Edge: p.other.name, Values: map[string]int{jobSecret: 1}}})
+			heal()
+			p.stopAllocation(p.other, second)
+		}},
 		{"a revoked edge forgets its variables", "", func(p *violationHarness) {
 			p.changeSecret(1)
 			p.observeHeld(1)
