@@ -37,7 +37,8 @@ const (
 	// commits while only the time is written: SQLite's log then begins anew before it grows, and a commit writes
 	// half as many blocks of the disk as one that makes the log longer
 	idleCheckpointEvery       = 16
-	clockPollInterval         = 30 * time.Second // how often the writer checks if the time must be written
+	clockPollInterval         = 10 * time.Second // how often the writer checks if the time must be written
+	fileCheckPolls            = 3                // after so many polls it looks if its files were changed from outside
 	checkpointWithCommitAfter = 10 * time.Second // the time is written with a commit after this long
 	checkpointAckAfter        = time.Minute      // an acknowledgement is written without another commit after this long
 	compactEvery              = time.Hour
@@ -153,6 +154,7 @@ func (j *Journal) collectOps(first *op) []*op {
 type writer struct {
 	j         *Journal
 	compacted time.Duration // age at the last compaction
+	polls     int           // since the files were looked at
 	commits   int           // since the last checkpoint
 	idle      bool          // the last transaction wrote only the time
 	committed bool          // the last attempt is durable, whatever failed after it
@@ -340,7 +342,10 @@ func (w *writer) runPeriodicUpkeep() {
 	since := age - j.durable.checkpoint.Age
 	due := since >= j.checkpointInterval || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
 	j.mu.Unlock()
-	w.rebuildIfFilesChanged()
+	if w.polls++; w.polls >= fileCheckPolls {
+		w.polls = 0
+		w.rebuildIfFilesChanged()
+	}
 	if due {
 		w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
 	}
