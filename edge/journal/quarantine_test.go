@@ -425,18 +425,23 @@ func TestNewerDatabaseIsLeftAlone(t *testing.T) {
 	}
 }
 
-// TestAHeaderThatOnlySeemsNewer flips a bit of the version, alone and with a bit of the version in the content.
+// TestAHeaderThatOnlySeemsNewer flips a bit of the version, alone and where the content's version is damaged or lost.
 func TestAHeaderThatOnlySeemsNewer(t *testing.T) {
-	for name, also := range map[string]string{
-		"the header alone": "",
-		"the content too":  "; UPDATE meta SET value = x'42' WHERE key = 'version'",
+	for name, c := range map[string]struct {
+		also     string
+		metaLost bool // and with it what the edge has acknowledged
+	}{
+		"the header alone":     {},
+		"the content too":      {also: "; UPDATE meta SET value = x'42' WHERE key = 'version'"},
+		"the content lost it":  {also: "; DELETE FROM meta WHERE key = 'version'"},
+		"the table is renamed": {also: "; ALTER TABLE meta RENAME TO mets", metaLost: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m, path := newMachine(), dbPath(t)
 			mustFill(t, m.journalConfig(path), 20, 5)
-			mustAlter(t, path, "PRAGMA user_version = 66"+also)
+			mustAlter(t, path, "PRAGMA user_version = 66"+c.also)
 			j := mustOpen(t, m.journalConfig(path))
-			if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || j.Head().Lost != "" {
+			if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 || (j.Head().Lost != "") != c.metaLost {
 				t.Fatalf("quarantined: %+v, head %+v", q, j.Head())
 			}
 			mustReadAll(t, j)

@@ -176,9 +176,9 @@ func (d *database) migrateSchema() error {
 	var written int
 	switch err := d.readMeta(metaVersion, &written); {
 	case version <= schemaVersion:
-	case err == nil && 0 < written && written <= schemaVersion:
+	case err == nil && written <= schemaVersion: // 0: the content does not say it
 		return damaged("the header says version %d, and the content is of version %d", version, written)
-	case errors.Is(err, errDamaged) || isCorrupt(err):
+	case errors.Is(err, errDamaged) || isCorrupt(err) || isOfAnotherSchema(err): // every release has the table
 		return damaged("the header says version %d, and the version in the content is damaged: %v", version, err)
 	default:
 		return fleet.Errorf(fleet.CodeVersion, "the data directory has version %d, this release knows %d", version, schemaVersion).
@@ -296,6 +296,7 @@ func damaged(format string, args ...any) error {
 
 // Primary result codes of SQLite, and extended codes of its I/O.
 const (
+	sqliteError    = 1
 	sqlitePerm     = 3
 	sqliteBusy     = 5
 	sqliteLocked   = 6
@@ -344,6 +345,12 @@ func isDamage(err error) bool {
 func isCorrupt(err error) bool {
 	primary, _ := sqliteCode(err)
 	return primary == sqliteCorrupt
+}
+
+// isOfAnotherSchema reports whether a statement does not fit to the schema, which names no such table or column.
+func isOfAnotherSchema(err error) bool {
+	primary, _ := sqliteCode(err)
+	return primary == sqliteError
 }
 
 // isFull reports whether an error means that the disk or the quota is full.
