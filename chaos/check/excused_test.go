@@ -465,6 +465,21 @@ func TestExcused(t *testing.T) {
 			heal()
 			p.commitClientStatus(p.id, fleet.ClientComplete)
 		}},
+		{"a slow stop by stop_on_client_after that began when its driver was back, and the link too", stopSoon, func(p *violationHarness) {
+			p.job.TaskGroups[0].Tasks[0].KillTimeout = 40 * time.Second
+			p.registerVersion(0)
+			p.commitAllocs(p.id)
+			heal := p.disconnectEdge()
+			p.advanceTime(30 * time.Second)
+			end := p.beginFault("driver-dead", []check.Effect{check.EndsTasks}, p.e.name)
+			p.advanceTime(40 * time.Second)
+			heal()
+			p.advanceTime(10 * time.Second)
+			end()
+			p.advanceTime(38 * time.Second)
+			p.endEdgeTask(p.e, p.id)
+			p.commitClientStatus(p.id, fleet.ClientComplete)
+		}},
 		{"a session that ends as late as it may, and a stop after stop_on_client_after", stopSoon, func(p *violationHarness) {
 			end := p.beginFault("offline", []check.Effect{check.Impairs}, p.e.name)
 			p.e.cut = true

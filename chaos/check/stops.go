@@ -18,6 +18,7 @@ type stops struct {
 // stop is a stopped task. It is judged a little later, because its reason may be observed after it.
 type stop struct {
 	at    time.Duration
+	begun time.Duration // when its agent decided it, at the earliest
 	m     *machine
 	key   TaskKey
 	heard time.Duration // until when its edge may have received messages of a hub
@@ -54,7 +55,7 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	took += s.limits.Slack
 	began, killed := m.killedSince(s.now, took)
 	t.pending = append(t.pending, stop{
-		at: s.now, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
+		at: s.now, begun: s.now - took, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
 		session: max(m.session, m.opened), killed: killed,
 		unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
 	})
@@ -102,7 +103,7 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 	}
 	f := s.registry.allocs[p.key.Alloc]
 	if f == nil || t.hasStopReason(s, p, f) || s.isClonedMachine(p.m.name) || p.m.hasDamageSince(p.at-s.limits.Heal) ||
-		s.faults.hasFaultSince(s.now, p.at-s.limits.Slack, p.m.name, EndsTasks) {
+		s.faults.hasFaultSince(s.now, p.begun, p.m.name, EndsTasks) { // a dead driver may have kept it from stopping before
 		return
 	}
 	after, limited := f.stopAfter()
