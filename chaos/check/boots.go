@@ -15,13 +15,13 @@ type boots struct{ expected []expectedRestart }
 type expectedRestart struct {
 	m     *machine
 	key   TaskKey
-	since time.Duration // when its agent started
+	since time.Duration // when its agent started, or somebody on site started the task
 }
 
 // newBoots returns the checker of restarts after a reboot.
 func newBoots() checker {
 	t := &boots{}
-	return checker{state: t, agent: t.recordBoot, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
+	return checker{state: t, agent: t.recordBoot, request: t.recordSiteStart, task: t.recordRestartedTask, tick: t.judgeOverdueRestarts}
 }
 
 // recordBoot expects, when an edge's agent starts, a restart of each task that vanished with the machine. When the
@@ -35,6 +35,16 @@ func (t *boots) recordBoot(s *runContext, p *Process) {
 	for key, truth := range m.tasks {
 		if truth.live == 0 && truth.what == TaskVanished {
 			t.expected = append(t.expected, expectedRestart{m, key, s.now})
+		}
+	}
+}
+
+// recordSiteStart gives a task that was stopped on site when its machine went down its whole time, from when somebody starts
+// it again.
+func (t *boots) recordSiteStart(s *runContext, r *Request) {
+	for i, b := range t.expected {
+		if r.What == AskStart && b.m.name == r.Edge && b.key.Alloc == r.Alloc {
+			t.expected[i].since = s.now
 		}
 	}
 }
@@ -75,7 +85,7 @@ func (t *boots) judgeOverdueRestarts(s *runContext) {
 		if t.isRestartExcused(s, b, truth.since) {
 			continue
 		}
-		s.reportViolation(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after its agent's start",
+		s.reportViolation(RebootBringsBack, b.m.name, "task %s ran when the machine went down at %s, and does not run %s after it could start",
 			b.key, truth.since, s.now-b.since)
 	}
 	t.expected = left

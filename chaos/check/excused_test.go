@@ -358,6 +358,22 @@ func TestExcused(t *testing.T) {
 			p.openSession(p.e)
 			p.sendRows(p.e)
 		}},
+		{"a task that was stopped on site as its machine went down, and is started long after the boot", nil, func(p *violationHarness) {
+			p.askOnSite(check.AskStop)
+			p.journalHold()
+			p.askOnSite(check.StopRecorded)
+			p.observeProcess(p.e, check.ProcessReboot)
+			p.at += 3 * time.Second
+			p.startMachine(fleet.ClientPending, "")
+			p.openSession(p.e)
+			p.sendRows(p.e)
+			p.at += 19 * time.Second // nobody has looked since
+			p.startOnSite()
+			p.observeTask(p.e, p.id, check.TaskStarted)
+			p.journalStatus(p.e, p.id, fleet.ClientRunning, fleet.TaskStarted)
+			p.sendRows(p.e)
+			p.advanceTime(30 * time.Second)
+		}},
 		{"a task that ends in the moment in which its machine goes off", nil, func(p *violationHarness) {
 			p.observeProcess(p.e, check.ProcessReboot)
 			p.observeTask(p.e, p.id, check.TaskExited)
