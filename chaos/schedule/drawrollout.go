@@ -14,9 +14,9 @@ import (
 // the first ones, so that these stay the same for each seed.
 const rolloutStream = 0x2011
 
-// addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows,
-// services, resource claims, actions of people on site, access control, variables and identities to the drawn schedule. All of it ends well before the fleet has
-// to be quiet. It does nothing for real time, which does not support them.
+// addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows, services, resource claims, actions
+// of people on site, access control, variables and identities to the drawn schedule. All of it ends well before the fleet
+// has to be quiet. It does nothing for real time, which does not support them.
 func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	if d.shape.Clock&Virtual == 0 {
 		return
