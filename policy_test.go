@@ -32,7 +32,7 @@ syncproto/transport     < fleet syncproto
 syncproto               < fleet
 api                     < fleet
 client                  < fleet api
-drivers                 < fleet
+drivers                 < fleet devices
 devices                 < fleet
 
 hub/state               < fleet syncproto

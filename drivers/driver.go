@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"skerry/devices"
 	"skerry/fleet"
 )
 
@@ -101,13 +102,6 @@ type Mount struct {
 	Propagation string // private (also for ""), host-to-task or bidirectional
 }
 
-// DeviceNode is a device file of the machine that a task may use.
-type DeviceNode struct {
-	HostPath    string
-	TaskPath    string
-	Permissions string // some of r, w and m
-}
-
 // Network is the network of a task's allocation.
 type Network struct {
 	Mode      string // as in the job file; "": host
@@ -140,7 +134,7 @@ type TaskConfig struct {
 	KillTimeout time.Duration
 	User        string // name or id of a user; "": the driver's default
 	Mounts      []Mount
-	Devices     []DeviceNode
+	Devices     []devices.Node
 	CDI         []string // names of Devices in the Container Device Interface, for a runtime that knows them
 	Network     Network
 }

@@ -47,11 +47,11 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	isolated, err := exec.New(exec.Config{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
+	isolated, err := exec.New(oci.DriverConfig{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
 	if err != nil {
 		return nil, err
 	}
-	jvm, err := java.New(java.Config{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
+	jvm, err := java.New(oci.DriverConfig{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
 	if err != nil {
 		return nil, err
 	}

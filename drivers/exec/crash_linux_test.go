@@ -56,7 +56,7 @@ func TestSupervisorKilledDuringStart(t *testing.T) {
 	for _, step := range []string{"create", "start"} {
 		for _, when := range []string{"before", "after"} {
 			t.Run(when+" "+step, func(t *testing.T) {
-				d, err := exec.New(exec.Config{
+				d, err := exec.New(oci.DriverConfig{
 					Log: slog.New(slog.DiscardHandler), Isolation: oci.Config{Runtime: mustWrapRuntime(t, step, when)},
 				})
 				if err != nil {

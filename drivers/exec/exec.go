@@ -6,7 +6,6 @@ package exec
 
 import (
 	"context"
-	"log/slog"
 	"os"
 
 	"skerry/drivers"
@@ -19,17 +18,8 @@ import (
 // Name is the driver's name in job files.
 const Name = "exec"
 
-// Config of the driver.
-type Config struct {
-	// BootID is the kernel's boot id; "": read from the kernel.
-	BootID string
-	Log    *slog.Logger
-	// Isolation makes the containers.
-	Isolation oci.Config
-}
-
 // New makes the driver. It starts nothing.
-func New(cfg Config) (*supervised.Driver, error) {
+func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 	isolation, err := oci.New(cfg.Isolation)
 	if err != nil {
 		return nil, err

@@ -7,7 +7,6 @@ package java
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	osexec "os/exec"
 	"strings"
@@ -26,17 +25,8 @@ const Name = "java"
 // describeTimeout bounds the programs that a fingerprint runs.
 const describeTimeout = 30 * time.Second
 
-// Config of the driver.
-type Config struct {
-	// BootID is the kernel's boot id; "": read from the kernel.
-	BootID string
-	Log    *slog.Logger
-	// Isolation makes the containers.
-	Isolation oci.Config
-}
-
 // New makes the driver. If there is a Java runtime, it probes whether tasks can be isolated.
-func New(cfg Config) (*supervised.Driver, error) {
+func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 	isolation, err := oci.New(cfg.Isolation)
 	if err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ func mustHaveJava(tb testing.TB) {
 
 func mustDriver(tb testing.TB, bootID string, isolation oci.Config) *supervised.Driver {
 	tb.Helper()
-	d, err := java.New(java.Config{BootID: bootID, Log: slog.New(slog.DiscardHandler), Isolation: isolation})
+	d, err := java.New(oci.DriverConfig{BootID: bootID, Log: slog.New(slog.DiscardHandler), Isolation: isolation})
 	if err != nil {
 		tb.Fatal(err)
 	}

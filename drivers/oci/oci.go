@@ -6,6 +6,7 @@
 package oci
 
 import (
+	"log/slog"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -35,6 +36,15 @@ func DefaultChroot() map[string]string {
 		folders[dir] = dir
 	}
 	return folders
+}
+
+// DriverConfig is the configuration of a driver whose tasks run in an Isolation.
+type DriverConfig struct {
+	// BootID is the kernel's boot id; "": read from the kernel.
+	BootID string
+	Log    *slog.Logger
+	// Isolation makes the containers.
+	Isolation Config
 }
 
 // Config of an Isolation.

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"skerry/devices"
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/supervised"
@@ -197,7 +198,7 @@ func TestWithoutUserAndDevices(t *testing.T) {
 	for want, change := range map[string]func(cfg *drivers.TaskConfig){
 		"have no user": func(cfg *drivers.TaskConfig) { cfg.User = "nobody" },
 		"has no devices": func(cfg *drivers.TaskConfig) {
-			cfg.Devices = []drivers.DeviceNode{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
+			cfg.Devices = []devices.Node{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
 		},
 	} {
 		cfg := mustConfig(t)

@@ -213,8 +213,7 @@ func describeDevice(a fleet.AssignedDevice, ids []string) string {
 
 // addNodes adds the nodes, mounts and names of a reservation to a task's configuration.
 func addNodes(cfg *drivers.TaskConfig, r devices.Reservation) {
-	for _, n := range r.Nodes {
-		node := drivers.DeviceNode{HostPath: n.HostPath, TaskPath: n.TaskPath, Permissions: n.Permissions}
+	for _, node := range r.Nodes {
 		if !slices.Contains(cfg.Devices, node) {
 			cfg.Devices = append(cfg.Devices, node)
 		}
