@@ -193,12 +193,14 @@ func (t *tx) variableDelete(c VariableDelete) Result {
 	if err == nil {
 		err = checkVariableIndex("delete", c.Path, old, c.Check, c.CheckIndex)
 	}
-	if err != nil || old == nil {
+	if err != nil {
 		return Result{Err: err}
 	}
-	variableTable.removeRow(t, variableRowKey(old))
-	variableTable.markChanged(t)
-	if c.TellEdges {
+	if old != nil {
+		variableTable.removeRow(t, variableRowKey(old))
+		variableTable.markChanged(t)
+	}
+	if c.TellEdges { // also of one that is not there: edges may have it from before a restore
 		t.recordDeletedVariable(c.Namespace, c.Path, t.index)
 	}
 	return Result{}
