@@ -358,6 +358,19 @@ func TestExcused(t *testing.T) {
 			p.openSession(p.e)
 			p.sendRows(p.e)
 		}},
+		{"a start that was under way when somebody on site stopped it", nil, func(p *violationHarness) {
+			p.job.TaskGroups[0].Tasks[0].Config = map[string]any{"start_delay": "10s"}
+			p.observeTask(p.e, p.id, check.TaskExited)
+			p.askOnSite(check.AskStop)
+			p.journalHold()
+			p.askOnSite(check.StopRecorded)
+			p.allocs[p.id].Held = &fleet.Hold{Reason: "smoke"}
+			p.at += 9 * time.Second
+			p.observeTask(p.e, p.id, check.TaskStarted)
+			p.observeTask(p.e, p.id, check.TaskStopped)
+			p.journalStatus(p.e, p.id, fleet.ClientPending, fleet.TaskKilled)
+			p.sendRows(p.e)
+		}},
 		{"a task that was stopped on site as its machine went down, and is started long after the boot", nil, func(p *violationHarness) {
 			p.askOnSite(check.AskStop)
 			p.journalHold()

@@ -108,7 +108,7 @@ func (t *holds) judgeStartUnderHold(s *runContext, o *Task) {
 	key := siteName{o.Edge, f.alloc.Name}
 	delete(t.started, key)
 	h := s.holds[key]
-	if h == nil || s.now-h.since <= s.limits.Slack { // a start may have been in progress
+	if h == nil || s.now-h.since <= s.limits.Slack+startDelay(f, o.Task) { // a start may have been in progress
 		return
 	}
 	s.countJudgement(HeldOnSite)
