@@ -358,6 +358,19 @@ func TestExcused(t *testing.T) {
 			p.openSession(p.e)
 			p.sendRows(p.e)
 		}},
+		{"a stop that is told in a session that nobody sees", nil, func(p *violationHarness) {
+			heal := p.disconnectEdge()
+			p.advanceTime(30 * time.Second)
+			heal()
+			p.e.linked = false
+			p.advanceTime(10 * time.Second)
+			p.feedObservation(check.Observation{Dial: &check.Dial{Edge: p.e.name}})
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.commitAllocs(p.id)
+			p.endEdgeTask(p.e, p.id)
+			p.openSession(p.e)
+			p.sendRows(p.e)
+		}},
 		{"a start that was under way when somebody on site stopped it", nil, func(p *violationHarness) {
 			p.job.TaskGroups[0].Tasks[0].Config = map[string]any{"start_delay": "10s"}
 			p.observeTask(p.e, p.id, check.TaskExited)

@@ -13,6 +13,8 @@ import (
 type stops struct {
 	pending []stop
 	late    map[TaskKey]bool // tasks whose passed deadline was reported
+	// dialed is when each edge called a hub last that it could reach. A session may begin and end between two looks.
+	dialed map[string]time.Duration
 }
 
 // stop is a stopped task. It is judged a little later, because its reason may be observed after it.
@@ -33,8 +35,15 @@ type stop struct {
 
 // newStops returns the checker of stopped tasks.
 func newStops() checker {
-	t := &stops{late: map[TaskKey]bool{}}
-	return checker{state: t, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
+	t := &stops{late: map[TaskKey]bool{}, dialed: map[string]time.Duration{}}
+	return checker{state: t, dial: t.recordDial, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
+}
+
+// recordDial records that an edge calls a hub, unless its link is cut.
+func (t *stops) recordDial(s *runContext, d *Dial) {
+	if !s.faults.hasFaultNow(d.Edge, Severs) {
+		t.dialed[d.Edge] = s.now
+	}
 }
 
 // recordTaskStop records a task that its agent stopped, with the state of its machine at that time. It ignores
@@ -55,7 +64,7 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	took += s.limits.Slack
 	began, killed := m.killedSince(s.now, took)
 	t.pending = append(t.pending, stop{
-		at: s.now, begun: s.now - took, m: m, key: key, heard: m.latestHubContact(s), alone: m.aloneAtMost(s.now, took),
+		at: s.now, begun: s.now - took, m: m, key: key, heard: t.latestMessage(s, m), alone: m.aloneAtMost(s.now, took),
 		session: max(m.session, m.opened), killed: killed,
 		unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
 	})
@@ -68,6 +77,15 @@ func (m *machine) latestHubContact(s *runContext) time.Duration {
 		return s.now
 	}
 	return m.linked + s.limits.Slack
+}
+
+// latestMessage returns until when a message of a hub may have reached a machine's edge, in a session that nobody has seen too.
+func (t *stops) latestMessage(s *runContext, m *machine) time.Duration {
+	heard := m.latestHubContact(s)
+	if dialed, ok := t.dialed[m.name]; ok {
+		heard = min(s.now, max(heard, dialed+s.limits.Slack))
+	}
+	return heard
 }
 
 // judgeDueStops judges stops that are older than twice Limits.Slack, and looks for tasks that had to stop by
