@@ -47,8 +47,8 @@ func (t *identities) judgeHeldIdentities(s *runContext) {
 	t.next = s.now + judgeVariablesEvery
 	for _, id := range sorted(s.registry.allocs) {
 		f := s.registry.allocs[id]
-		m := s.machineOf(f.alloc.NodeID)
-		if m == nil || m.connected < 0 || f.stale || f.group == nil || !f.isNonTerminal() || s.isClonedMachine(m.name) || t.held[m.name] == nil {
+		m := s.connectedMachineOf(f)
+		if m == nil || f.group == nil || t.held[m.name] == nil {
 			continue
 		}
 		for i := range f.group.Tasks {

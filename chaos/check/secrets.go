@@ -161,12 +161,12 @@ func (t *secrets) judgeHeldVariables(s *runContext) {
 	t.next = s.now + judgeVariablesEvery
 	for _, id := range sorted(s.registry.allocs) {
 		f := s.registry.allocs[id]
-		m := s.machineOf(f.alloc.NodeID)
-		if m == nil || f.stale || !f.isNonTerminal() || s.isClonedMachine(m.name) || t.held[m.name] == nil {
+		m := s.connectedMachineOf(f)
+		if m == nil || t.held[m.name] == nil {
 			continue
 		}
 		for _, path := range f.pathsOf() {
-			if known := t.paths[path]; known != nil && known.value > 0 && m.connected >= 0 {
+			if known := t.paths[path]; known != nil && known.value > 0 {
 				t.judgeNewest(s, m, f, path, known)
 			}
 		}
@@ -174,6 +174,16 @@ func (t *secrets) judgeHeldVariables(s *runContext) {
 	for _, name := range sorted(t.held) {
 		t.judgeKept(s, s.machines.ensureMachine(name), t.held[name])
 	}
+}
+
+// connectedMachineOf returns the machine of an allocation that has not ended, if its edge has a session; nil: otherwise, for a
+// clone, and for an allocation that nobody has seen since a restore.
+func (s *runContext) connectedMachineOf(f *allocFact) *machine {
+	m := s.machineOf(f.alloc.NodeID)
+	if m == nil || m.connected < 0 || f.stale || !f.isNonTerminal() || s.isClonedMachine(m.name) {
+		return nil
+	}
+	return m
 }
 
 // judgeNewest reports a variable that an edge with a session still has not as it is, long after its last change, after the

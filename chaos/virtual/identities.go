@@ -2,9 +2,11 @@ package virtual
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/chaos/schedule"
 	"skerry/edge/identities"
 )
 
@@ -32,12 +34,7 @@ func (r *run) observeIdentities(e *Edge) {
 
 // hasIdentityJob reports whether a task of the schedule has an identity.
 func (r *run) hasIdentityJob() bool {
-	for _, j := range r.s.Jobs {
-		if j.Identity > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.s.Jobs, func(j schedule.Job) bool { return j.Identity > 0 })
 }
 
 // identityKeeper returns the keeper of the running agent's identities; nil: it is down.

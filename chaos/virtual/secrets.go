@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,12 +52,7 @@ func (r *run) observeVariables(e *Edge) {
 
 // hasSecretJob reports whether a job of the schedule reads variables.
 func (r *run) hasSecretJob() bool {
-	for _, j := range r.s.Jobs {
-		if j.Secret {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.s.Jobs, func(j schedule.Job) bool { return j.Secret })
 }
 
 // forgetVariables has the next observation of an edge's variables and identities recorded even if they are as they were.
