@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// What a site code may allow: the capabilities of a policy's block local.
+// Capabilities that a site code may have, as in a policy's block local.
 const (
 	SiteMayRead  = "read"  // look: status, logs, history, the audit
 	SiteMayWrite = "write" // stop, start and restart, and change the store
