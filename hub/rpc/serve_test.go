@@ -114,10 +114,14 @@ func serveEcho(p *rpc.Peers) {
 	})
 }
 
-func TestCall(t *testing.T) {
+func TestCallOfEverySize(t *testing.T) {
+	largest := rpc.MaxBody - 4
+	if testing.Short() { // the race detector makes it ten times as slow
+		largest /= 10
+	}
 	server := mustHub(t, "one", anyPort, rpc.Config{}, serveEcho)
 	client := mustHub(t, "two", anyPort, rpc.Config{}, nil)
-	for _, size := range []int{0, 1, 1 << 20, rpc.MaxBody - 4} {
+	for _, size := range []int{0, 1, 1 << 20, largest} {
 		body := bytes.Repeat([]byte{7}, size)
 		got, err := client.peers.Call(t.Context(), server.addr, "echo", body)
 		if err != nil || !bytes.Equal(got, append([]byte("two:"), body...)) {
