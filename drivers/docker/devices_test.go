@@ -47,6 +47,16 @@ func TestDevicesByName(t *testing.T) {
 // mustServeInfo serves a daemon's description on a socket, and returns its path.
 func mustServeInfo(tb testing.TB, info string) string {
 	tb.Helper()
+	return mustServeDaemon(tb, func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/info") {
+			_, _ = io.WriteString(w, info)
+		}
+	})
+}
+
+// mustServeDaemon answers requests as a daemon would on a socket, and returns its path.
+func mustServeDaemon(tb testing.TB, answer http.HandlerFunc) string {
+	tb.Helper()
 	socket := filepath.Join(tb.TempDir(), "d.sock")
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -54,9 +64,7 @@ func mustServeInfo(tb testing.TB, info string) string {
 	}
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		if strings.HasSuffix(r.URL.Path, "/info") {
-			_, _ = io.WriteString(w, info)
-		}
+		answer(w, r)
 	})}
 	ended := make(chan struct{})
 	go func() {

@@ -64,8 +64,8 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 		return 0, t.driver.daemonError("start command", err)
 	}
 	stop := context.AfterFunc(ctx, func() {
+		conn.Close() // first: a daemon that hangs delays the kill, and not the caller
 		t.killExec(made.ID)
-		conn.Close()
 	})
 	defer stop()
 	over := make(chan struct{})

@@ -166,7 +166,7 @@ func (d *Driver) startNetworkContainer(ctx context.Context, create client.Contai
 		return "", d.daemonError("create container", err)
 	}
 	if _, err := d.client.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
-		return "", errors.Join(d.daemonError("start container", err), d.removeContainer(context.WithoutCancel(ctx), made.ID))
+		return "", errors.Join(d.daemonError("start container", err), d.removeFailedContainer(ctx, made.ID))
 	}
 	return made.ID, nil
 }

@@ -121,8 +121,7 @@ func (d *Driver) runContainer(ctx context.Context, o *options, cfg drivers.TaskC
 		d.log.Warn("the daemon warned about a container", "task_id", cfg.ID, "warning", w)
 	}
 	if _, err := d.client.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
-		err = d.startError(err)
-		return "", errors.Join(err, d.removeContainer(context.WithoutCancel(ctx), made.ID))
+		return "", errors.Join(d.startError(err), d.removeFailedContainer(ctx, made.ID))
 	}
 	return made.ID, nil
 }
@@ -233,6 +232,19 @@ func (d *Driver) removeContainer(ctx context.Context, id string) error {
 		return nil // another request has removed it or is removing it
 	}
 	return d.daemonError("remove container "+fleet.Short(id), err)
+}
+
+// removeFailedContainer removes a container whose start failed. A caller that has given up does not wait for a daemon that
+// hangs: what is left there, the next start removes.
+func (d *Driver) removeFailedContainer(ctx context.Context, id string) error {
+	removed := make(chan error, 1)
+	go func() { removed <- d.removeContainer(context.WithoutCancel(ctx), id) }()
+	select {
+	case err := <-removed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // shortHash returns the first digits of the SHA-256 sum of a text.
