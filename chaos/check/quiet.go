@@ -137,8 +137,8 @@ func describeRow(t fleet.Transition) string {
 }
 
 // checkUndisturbed checks invariant 3: without a link, an edge kills a task only if a person on site or the hub asked
-// for it, or the group has stop_on_client_after or max_run_duration. It skips allocations that the hub does not know;
-// a Monitor judges these.
+// for it, or the group has stop_on_client_after or max_run_duration. It skips what the hub does not know, or may have
+// forgotten because the cluster went back later: a Monitor judges that.
 func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 	bounded, known := map[fleet.AllocID]bool{}, map[fleet.AllocID]bool{}
 	for i := range h.Allocs {
@@ -150,7 +150,7 @@ func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 	}
 	away := false
 	asked := map[fleet.AllocID]bool{}
-	for _, row := range e.Rows {
+	for _, row := range e.Rows[rowsForgotten(e.Rows):] {
 		switch row.Kind {
 		case fleet.TransitionDisconnect:
 			away = true
@@ -165,6 +165,16 @@ func (q *quietJudge) checkUndisturbed(h Hub, e Edge) {
 				e.Name, row.Task, fleet.Short(row.Alloc), row.Seq, row.Event.DisplayMessage)
 		}
 	}
+}
+
+// rowsForgotten returns how many rows are older than the last time that the cluster went back.
+func rowsForgotten(rows []fleet.Transition) int {
+	for i, row := range slices.Backward(rows) {
+		if row.Kind == fleet.TransitionReconnect && strings.Contains(row.Message, "the cluster went back") {
+			return i
+		}
+	}
+	return 0
 }
 
 // hubOrderedStop reports whether the hub decided on a stop before it applied the row of the kill. The edge's message has

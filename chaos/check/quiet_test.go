@@ -208,3 +208,28 @@ func TestOfWhatNobodyKnowsNothingIsSaid(t *testing.T) {
 		}
 	}
 }
+
+// TestAStopThatHubsForgotIsLeftToTheMonitor has an edge that was told of a stop, lost its link, and ended the task. The hubs
+// were put back behind the stop.
+func TestAStopThatHubsForgotIsLeftToTheMonitor(t *testing.T) {
+	for message, violations := range map[string]int{"hub h:4647, away for 3s": 1, "hub h:4647, away for 3s; the cluster went back: it is at index 4": 0} {
+		p := sound()
+		rows := p.Edges[0].Rows
+		rows[3].Alloc, rows[3].Task = alloc, "main"
+		rows[3].Event = &fleet.TaskEvent{Type: fleet.TaskKilling, DisplayMessage: "version 21 of the job changes its tasks"}
+		for i := range rows[4:] {
+			if row := &rows[4+i]; row.Kind == fleet.TransitionReconnect {
+				row.Message = message
+			}
+		}
+		found := 0
+		for _, v := range check.Quiet(p) {
+			if v.Invariant == check.AbsenceStopsNothing {
+				found++
+			}
+		}
+		if found != violations {
+			t.Errorf("%s: %d violations, want %d", message, found, violations)
+		}
+	}
+}
