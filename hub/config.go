@@ -76,6 +76,13 @@ type Config struct {
 	// EdgeHealth returns why the edge in the same process is unhealthy, for /v1/agent/health; a nil function: there
 	// is no edge.
 	EdgeHealth func() error
+	// AuditCollector is the URL that gets the entries of the audit, AuditSyslog the syslog server; "": none does. package
+	// audit describes them and their files.
+	AuditCollector              string
+	AuditCollectorAuthorization string
+	AuditCollectorCA            string
+	AuditSyslog                 string
+	AuditSyslogCA               string
 	// Debug serves /debug/pprof with the API, to clients on this machine only.
 	Debug bool
 
@@ -209,6 +216,9 @@ func (c Config) findErrors() (errs []error) {
 		invalid("bind address %q: not an IP address", c.Bind)
 	}
 	errs = append(errs, c.findHTTPErrors()...)
+	if _, err := c.auditDestinations(); err != nil {
+		errs = append(errs, err)
+	}
 	if u, err := url.Parse(c.OIDCIssuer); c.OIDCIssuer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {
 		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "OIDC issuer %q: not a URL without a query", c.OIDCIssuer).WithHint("write it like https://hubs.example.com"))
 	}

@@ -77,6 +77,7 @@ type Hub struct {
 	rollouts  *rollout.Watcher
 	restorer  *snapshot.Restorer
 	audit     *audit.Log
+	auditTo   []audit.Destination
 	access    *access.Resolver
 	api       *api.API
 
@@ -119,6 +120,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	if h.https != nil {
 		runs["certificate"] = h.https.Run
+	}
+	for _, to := range h.auditTo {
+		runs["audit to "+to.Name()] = func(ctx context.Context) error { return h.audit.Forward(ctx, to) }
 	}
 	for name, run := range runs {
 		group.Go(func() error {

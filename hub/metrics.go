@@ -27,6 +27,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descCertEnd    = desc("certificate_end_seconds", "End of this hub's own certificate, in seconds since 1970.")
 	descHTTPEnd    = desc("http_certificate_end_seconds", "End of the certificate of this hub's HTTP API, in seconds since 1970 (with HTTPS only).")
+	descUnsent     = desc("audit_unsent_entries", "Entries of this hub's audit that a destination has not taken yet (with one only).", "to")
 	descLeader     = desc("raft_leader", "1 if this hub leads the cluster, else 0.")
 	descTerm       = desc("raft_term", "Raft term that this hub is in.")
 	descApplied    = desc("raft_applied_index", "Newest log entry that this hub has applied.")
@@ -70,6 +71,11 @@ func (r metricsCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descCertEnd, float64(r.h.own.Identity().Cert.NotAfter.Unix()))
 	if r.h.https != nil {
 		gauge(descHTTPEnd, float64(r.h.https.End().Unix()))
+	}
+	for _, to := range r.h.auditTo {
+		if unsent, err := r.h.audit.Unsent(to); err == nil { // Forward logs the error
+			gauge(descUnsent, float64(unsent), to.Name())
+		}
 	}
 	r.collectRaft(gauge, counter)
 	edges := r.h.gateway.Stats()

@@ -402,6 +402,9 @@ func (h *Hub) openAPI() error {
 	}); err != nil {
 		return err
 	}
+	if h.auditTo, err = h.cfg.auditDestinations(); err != nil {
+		return err
+	}
 	if err := h.openAccess(); err != nil {
 		return err
 	}

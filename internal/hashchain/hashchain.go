@@ -65,6 +65,8 @@ type Log[E any] struct {
 	next uint64   // number of the next entry
 	prev string   // hash of the last line
 	lost uint64   // entries that could not be written
+	// appended is closed by the next entry; nil: nobody waits for one.
+	appended chan struct{}
 }
 
 // Open finds the end of the audit. It removes half a line that a loss of power left there.
@@ -229,6 +231,10 @@ func (l *Log[E]) appendLine(e E) error {
 	}
 	l.size += int64(len(line)) + 1
 	l.next, l.prev = l.next+1, Hash(line)
+	if l.appended != nil {
+		close(l.appended)
+		l.appended = nil
+	}
 	select {
 	case l.written <- struct{}{}:
 	default:
@@ -265,41 +271,14 @@ func (l *Log[E]) beginFile() error {
 
 // Copy writes the lines of the entries after a number, as they are in the files: each line with one Write.
 func (l *Log[E]) Copy(w io.Writer, after uint64) error {
-	l.mu.Lock()
-	end := l.next
-	l.mu.Unlock()
-	firsts, err := l.listFiles()
-	if err != nil {
-		return err
-	}
-	for i, first := range firsts {
-		if i+1 < len(firsts) && firsts[i+1] <= after+1 {
-			continue // all of its entries are before
-		}
-		if err := l.copyFile(w, first, after, end); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// copyFile writes the lines of a file whose first entry has the number first: those after a number, and before end.
-func (l *Log[E]) copyFile(w io.Writer, first, after, end uint64) error {
-	file, err := os.Open(l.filePath(first))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was the oldest one
-	}
-	if err != nil {
-		return fmt.Errorf("read the audit: %w", err)
-	}
-	defer file.Close()
-	lines := bufio.NewReader(file)
-	for seq := first; seq < end; seq++ {
-		line, err := lines.ReadBytes('\n')
+	r := l.ReadAfter(after)
+	defer r.Close()
+	for last := l.Last(); r.after < last; {
+		line, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil && seq > after {
+		if err == nil {
 			_, err = w.Write(line)
 		}
 		if err != nil {
@@ -307,6 +286,27 @@ func (l *Log[E]) copyFile(w io.Writer, first, after, end uint64) error {
 		}
 	}
 	return nil
+}
+
+// AwaitAfter waits until there is an entry after a number, or ctx ends.
+func (l *Log[E]) AwaitAfter(ctx context.Context, after uint64) error {
+	for {
+		l.mu.Lock()
+		if l.next-1 > after {
+			l.mu.Unlock()
+			return nil
+		}
+		if l.appended == nil {
+			l.appended = make(chan struct{})
+		}
+		appended := l.appended
+		l.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-appended:
+		}
+	}
 }
 
 // listFiles returns the numbers of the files' first entries, in order.

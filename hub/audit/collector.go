@@ -1,0 +1,102 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"skerry/fleet"
+)
+
+// sendTimeout bounds one request to a collector, and one write to a syslog server.
+const sendTimeout = 30 * time.Second
+
+// Collector sends lines over HTTPS: each request is a POST with some lines (JSON), each with its end.
+type Collector struct {
+	url        string
+	headerFile string // "": the requests have no header Authorization
+	client     *http.Client
+}
+
+// NewCollector returns the collector at a URL. headerFile has the value of the header Authorization, and is read before each
+// request; caFile has the authorities (PEM) of its certificate. Both may be "".
+func NewCollector(address, headerFile, caFile string) (*Collector, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %q: not a URL", address).WithHint("give it as https://HOST:PORT/PATH")
+	}
+	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: it is not on this machine, and HTTP is not encrypted", address).
+			WithHint("give it as https://HOST:PORT/PATH")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	if transport.TLSClientConfig, err = tlsConfig(caFile); err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: %w", address, err)
+	}
+	return &Collector{address, headerFile, &http.Client{
+		Transport: transport, Timeout: sendTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}
+
+// tlsConfig returns the configuration of a client that trusts the authorities of a file, or those of the machine.
+func tlsConfig(caFile string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile == "" {
+		return config, nil
+	}
+	text, err := os.ReadFile(caFile)
+	if err != nil {
+		return nil, fmt.Errorf("read the authorities of its certificate: %w", err)
+	}
+	config.RootCAs = x509.NewCertPool()
+	if !config.RootCAs.AppendCertsFromPEM(text) {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has no certificate (PEM)", caFile)
+	}
+	return config, nil
+}
+
+// Name implements Destination.
+func (*Collector) Name() string { return "collector" }
+
+// Send implements Destination.
+func (c *Collector) Send(ctx context.Context, lines [][]byte) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(bytes.Join(lines, nil)))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	req.Header.Set("User-Agent", "skerry")
+	if c.headerFile != "" {
+		value, err := os.ReadFile(c.headerFile)
+		if err != nil {
+			return fmt.Errorf("read the Authorization of the audit collector: %w", err)
+		}
+		req.Header.Set("Authorization", strings.TrimSpace(string(value)))
+	}
+	answer, err := c.client.Do(req)
+	if err != nil {
+		return fmt.Errorf("send %d entries to the audit collector: %w", len(lines), err)
+	}
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // of use only in the error
+	if answer.StatusCode/100 != 2 {
+		return fleet.Errorf(fleet.CodeUnavailable, "send %d entries to the audit collector %s: it answered %s: %s", len(lines), c.url, answer.Status, bytes.TrimSpace(body))
+	}
+	return nil
+}
