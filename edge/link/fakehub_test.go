@@ -28,17 +28,19 @@ type cluster struct {
 	epoch    fleet.Epoch
 	session  uint64 // newest committed session
 	applied  fleet.Seq
-	chain    []byte
-	rows     []fleet.Transition
-	batches  []syncproto.Updates
-	hash     []byte
-	needNode bool
-	hubs     []string // sent in the Welcome
-	newHubs  []string // sent in the next acknowledgement
-	hellos   []syncproto.Hello
-	beats    []syncproto.Heartbeat
-	received []fleet.Index
-	holdings []fleet.AllocID
+	// restoreInSession has the cluster put back to a state without rows after the next Welcome.
+	restoreInSession bool
+	chain            []byte
+	rows             []fleet.Transition
+	batches          []syncproto.Updates
+	hash             []byte
+	needNode         bool
+	hubs             []string // sent in the Welcome
+	newHubs          []string // sent in the next acknowledgement
+	hellos           []syncproto.Hello
+	beats            []syncproto.Heartbeat
+	received         []fleet.Index
+	holdings         []fleet.AllocID
 	// refuse may return the answer to a Hello instead of Accept.
 	refuse func(h syncproto.Hello) *syncproto.Refused
 	// upTo bounds the rows that one Updates may apply; 0: all.
@@ -291,6 +293,9 @@ func (h *hub) handleSessionEvent(now time.Duration, p *syncproto.HubSession, eve
 		}
 		if e.Heartbeat.Node != nil {
 			c.hash = e.Heartbeat.Hash
+		}
+		if c.restoreInSession {
+			c.restoreInSession, c.applied, c.chain, c.rows, c.index, c.restored = false, 0, nil, nil, 600, 500
 		}
 		ack := syncproto.HeartbeatAck{Status: cmp.Or(c.status, fleet.NodeReady), TTL: c.ttl, HubTime: time.Now().Add(c.fast).UnixNano(), Applied: c.applied, NeedNode: c.needNode, Hubs: c.newHubs}
 		c.needNode, c.newHubs = false, nil

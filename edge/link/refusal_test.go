@@ -252,6 +252,28 @@ func TestRestoredSnapshotIsSaidOnce(t *testing.T) {
 	})
 }
 
+// TestRestoreAfterTheWelcome: a snapshot is restored between the Welcome, which says that the cluster has all rows, and the
+// first acknowledgement, which says that it has none.
+func TestRestoreAfterTheWelcome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.addHub(hubAddr)
+		for i := range 5 {
+			w.journal.appendRows(running(i))
+		}
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		w.stop()
+		w.cluster.restoreInSession = true
+		w.startLink()
+		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		s := w.cluster.takeSnapshot()
+		if len(s.hellos) != 2 || len(s.rows) < 5 || s.rows[0].Message != "row 0" {
+			t.Errorf("%d sessions, the cluster has %d rows; want two, and all rows", len(s.hellos), len(s.rows))
+		}
+	})
+}
+
 // TestLostJournalGoesOnFromTheCluster: an edge that lost its rows asks where to continue, and connects
 // again at once with a rebased journal.
 func TestLostJournalGoesOnFromTheCluster(t *testing.T) {
