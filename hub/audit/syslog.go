@@ -56,10 +56,10 @@ func (*Syslog) Name() string { return "syslog" }
 
 // Send implements Destination. A server acknowledges nothing: what is written counts as taken.
 func (s *Syslog) Send(ctx context.Context, lines [][]byte) error {
-	err := s.connect(ctx)
+	err := s.connectServer(ctx)
 	for i := 0; err == nil && i < len(lines); i++ {
 		_ = s.conn.SetWriteDeadline(time.Now().Add(sendTimeout)) // a connection that is closed says so at Write
-		_, err = s.conn.Write(s.frame(bytes.TrimSuffix(lines[i], []byte{'\n'})))
+		_, err = s.conn.Write(s.frameMessage(bytes.TrimSuffix(lines[i], []byte{'\n'})))
 	}
 	if err != nil {
 		s.Close()
@@ -68,8 +68,8 @@ func (s *Syslog) Send(ctx context.Context, lines [][]byte) error {
 	return nil
 }
 
-// connect connects to the server, unless a connection is there. A server that has ended has closed its own.
-func (s *Syslog) connect(ctx context.Context) (err error) {
+// connectServer connects to the server, unless a connection is there. A server that has ended has closed its own.
+func (s *Syslog) connectServer(ctx context.Context) (err error) {
 	if s.conn != nil {
 		_ = s.conn.SetReadDeadline(time.Now().Add(closedAfter)) // a connection that is closed says so at Read
 		if _, err := s.conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -102,9 +102,9 @@ const (
 	maxDatagram = 8 << 10
 )
 
-// frame returns a line as a message in the form of RFC 5424; that of RFC 3164 for the machine's own server, which knows no
+// frameMessage returns a line as a message in the form of RFC 5424; that of RFC 3164 for the machine's own server, which knows no
 // other. On a stream its length is before it (RFC 6587).
-func (s *Syslog) frame(line []byte) []byte {
+func (s *Syslog) frameMessage(line []byte) []byte {
 	now := time.Now()
 	if s.network == "unixgram" {
 		return cut(fmt.Appendf(nil, "<%d>%s skerry-hub[%d]: %s", priority, now.Format(time.Stamp), os.Getpid(), line))
