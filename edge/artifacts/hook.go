@@ -269,7 +269,7 @@ func writeMark(path, digest, folder string) error {
 	if err != nil {
 		return fmt.Errorf("record the artifacts: %w", err)
 	}
-	if err := flushFolder(filepath.Dir(folder)); err != nil {
+	if err := durable.FlushFolder(filepath.Dir(folder)); err != nil {
 		return fmt.Errorf("flush the artifacts: %w", err)
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

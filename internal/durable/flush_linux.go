@@ -1,4 +1,4 @@
-package artifacts
+package durable
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// flushFolder makes all writes to the file system of the folder durable.
-func flushFolder(path string) error {
+// FlushFolder makes all writes to the file system of the folder durable.
+func FlushFolder(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err

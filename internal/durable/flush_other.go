@@ -1,6 +1,6 @@
 //go:build !linux
 
-package artifacts
+package durable
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// flushFolder makes all files below the folder durable.
-func flushFolder(path string) error {
+// FlushFolder makes all files below the folder durable.
+func FlushFolder(path string) error {
 	return filepath.WalkDir(path, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || !e.Type().IsRegular() {
 			return err
