@@ -71,7 +71,8 @@ edge/identities/files   < fleet drivers syncproto edge/artifacts edge/identities
 edge/identities         < fleet syncproto edge/journal
 edge/sitecodes          < fleet syncproto
 edge/prefetch           < fleet syncproto edge/journal
-edge/allocs             < fleet syncproto edge/contract edge/journal
+edge/dataarchive        < fleet
+edge/allocs             < fleet syncproto edge/contract edge/dataarchive edge/journal
 edge/runner             < fleet drivers edge/contract
 edge/network            < fleet drivers edge/runner
 edge/volumes            < fleet drivers edge/runner
