@@ -332,6 +332,10 @@ type Request struct {
 
 	// SiteCodes are codes of people on site to keep, or to forget.
 	SiteCodes []DeliveredSiteCode `cbor:"20,keyasint,omitempty"`
+
+	// Reason is why the data that an allocation waits for does not come yet (Wait), or never.
+	Reason string `cbor:"21,keyasint,omitempty"`
+	Wait   bool   `cbor:"22,keyasint,omitempty"`
 }
 
 // DeliveredVariable is a variable that allocations of the edge may read.
@@ -373,8 +377,11 @@ func (r Request) Lasts() bool {
 	return r.Follow || r.Converses() || r.Kind == RequestMonitor
 }
 
-// Converses reports whether ExecInput frames follow the Request and ExecOutput frames the Reply.
-func (r Request) Converses() bool { return r.Kind == RequestExec || r.Kind == RequestAction }
+// Converses reports whether the hub writes more on the stream after the Reply: ExecInput frames, which ExecOutput frames
+// answer, or the archive of RequestTakeData.
+func (r Request) Converses() bool {
+	return r.Kind == RequestExec || r.Kind == RequestAction || r.Kind == RequestTakeData
+}
 
 // Kinds of Request, and what follows their Reply: raw bytes until the stream ends, if nothing else is said.
 // RequestList and RequestStat are answered with JSON. RequestRestart and RequestSignal act on one task, or on all
@@ -415,6 +422,17 @@ const (
 	// RequestSiteCodes has the edge keep codes of people on site, and forget those that are revoked. Then that is durable,
 	// and EncodeSiteCodes of what the edge holds follows the Reply.
 	RequestSiteCodes = "sitecodes"
+	// RequestData asks for the data of an ended allocation, for its replacement: a tar of alloc/data and of the local
+	// folder of each task (package edge/dataarchive). CodeNotFound: the edge has none. RequestReleaseData says that the
+	// replacement has it; nothing follows the Reply.
+	RequestData        = "data"
+	RequestReleaseData = "releasedata"
+	// RequestTakeData brings such a tar to an allocation that waits for it. A second Reply says that the edge takes it.
+	// Then the hub writes it, and a third Reply says whether it is complete and durable. CodeConflict: the allocation does
+	// not wait. CodeNotFound: the edge does not know it yet.
+	RequestTakeData = "takedata"
+	// RequestNoData says that such data does not come yet, or never. Nothing follows the Reply, which has the same errors.
+	RequestNoData = "nodata"
 )
 
 // MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.
