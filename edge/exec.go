@@ -14,6 +14,10 @@ import (
 // Exec runs a command beside a task for a client of a hub, with talk as its input and output, and writes its
 // exit code there. It ends with the command, the task, or the stream.
 func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.ExecStream) {
+	if req.Kind == syncproto.RequestTakeData {
+		l.e.takeData(ctx, req.Alloc, talk)
+		return
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stdin, typed := io.Pipe()
@@ -32,6 +36,15 @@ func (l linkEdge) Exec(ctx context.Context, req syncproto.Request, talk link.Exe
 	_ = stdin.Close()
 	reading.Wait()
 	l.e.log.Debug("command ended", "alloc_id", req.Alloc, "task", req.Task, "code", code, "error", err)
+}
+
+// takeData has an allocation take the data that a hub brings, and tells the hub how that ends.
+func (e *Edge) takeData(ctx context.Context, id fleet.AllocID, talk link.ExecStream) {
+	replies := syncproto.NewWriter(talk)
+	err := e.allocs.TakeData(ctx, id, func() error { return replies.Write(syncproto.Reply{}) }, talk)
+	if told := replies.Write(syncproto.Reply{Error: fleet.AsError(err)}); err != nil || told != nil {
+		e.log.Debug("data not taken", "alloc_id", id, "error", err, "told", told)
+	}
 }
 
 // execInAlloc checks a hub's request to run a command or an action, runs it beside its task, and returns the

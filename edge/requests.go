@@ -89,6 +89,13 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		return l.e.acceptIdentities(ctx, req.Identities)
 	case syncproto.RequestSiteCodes:
 		return l.e.acceptSiteCodes(ctx, req.SiteCodes)
+	case syncproto.RequestData:
+		return l.e.allocs.OpenData(ctx, req.Alloc)
+	case syncproto.RequestReleaseData:
+		l.e.allocs.ReleaseData(req.Alloc)
+		return emptyOutput(), nil
+	case syncproto.RequestNoData:
+		return emptyOutput(), l.e.allocs.NoData(ctx, req.Alloc, req.Reason, req.Wait)
 	case syncproto.RequestRestart:
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

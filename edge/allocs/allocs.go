@@ -76,6 +76,7 @@ type Allocs struct {
 
 	health   health
 	launches launches
+	moving   *movingData
 }
 
 // activeAlloc is an allocation that has a runner.
@@ -114,6 +115,7 @@ func New(cfg Config) (*Allocs, error) {
 		notes:          map[fleet.AllocID]string{},
 		parked:         map[fleet.AllocID]bool{},
 		runDeliveredAt: map[fleet.AllocID]time.Time{},
+		moving:         newMovingData(),
 		health:         health{started: map[fleet.AllocID]healthStart{}},
 	}
 	a.watch.recorded = a.wakeForHealthRows
@@ -130,6 +132,7 @@ func (a *Allocs) Run(ctx context.Context) error {
 	if a.cfg.Checks != nil {
 		defer a.cfg.Checks.Wait()
 	}
+	a.removeIncomplete()
 	first := true
 	for {
 		next, err := a.reconcileAllocs(ctx, first)

@@ -34,6 +34,10 @@ func (a *Allocs) Collect(ctx context.Context, id fleet.AllocID) error {
 			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: its replacement has not taken its data yet", fleet.Short(id)).
 				WithHint("ask again when the replacement runs")
 		}
+		if a.keepsData(w, states[id]) {
+			return fleet.Errorf(fleet.CodeConflict, "garbage-collect allocation %s: a replacement on another edge may need its data", fleet.Short(id)).
+				WithHint("ask again when the replacement runs, or an hour after its end")
+		}
 		return a.collectEnded(ctx, id)
 	}
 	var failed []error
@@ -67,7 +71,7 @@ func (a *Allocs) collectableAllocs(desired map[fleet.AllocID]journal.DesiredAllo
 	needed := dataHeld(desired, states)
 	var ended []fleet.AllocID
 	for id, w := range desired {
-		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" && !needed[id] {
+		if why, _ := a.whyHeld(w, states[id], acknowledged); why == "" && !needed[id] && !a.keepsData(w, states[id]) {
 			ended = append(ended, id)
 		}
 	}
@@ -120,5 +124,6 @@ func (a *Allocs) forgetAlloc(ctx context.Context, id fleet.AllocID) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.runDeliveredAt, id)
+	a.moving.dropRecords(id)
 	return nil
 }

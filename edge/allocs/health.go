@@ -62,7 +62,7 @@ func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]j
 		w, s := desired[id], states[id]
 		d := w.Alloc.DeploymentID
 		u := updateOf(&w.Alloc)
-		if d == "" || w.Stop || s.Held != nil || held.predecessorReason(w, s) != "" || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
+		if d == "" || w.Stop || s.Held != nil || held.predecessorReason(w, s) != "" || a.moving.isAwaited(id) || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
 			a.forgetHealthStart(id)
 			continue
 		}

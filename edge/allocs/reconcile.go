@@ -69,12 +69,12 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
 		}
-		why, err := a.takeStickyData(ctx, desired, desired[id], s)
-		if failed = append(failed, err); why != "" {
+		why, again, err := a.takeData(ctx, desired, desired[id], s)
+		if next, failed = min(next, again), append(failed, err); why != "" {
 			a.noteNotRunning(id, why)
 			continue
 		}
-		why, again, err := a.followLaunches(ctx, desired[id])
+		why, again, err = a.followLaunches(ctx, desired[id])
 		next, failed = min(next, again), append(failed, err)
 		if why != "" {
 			a.noteNotRunning(id, why)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"skerry/edge/journal"
 	"skerry/fleet"
@@ -69,6 +70,15 @@ func dataHeld(desired map[fleet.AllocID]journal.DesiredAlloc, states map[fleet.A
 	return held
 }
 
+// takeData has an allocation take over the data of its predecessor, wherever that was. why is the reason if it must wait,
+// and again how long until that may have changed.
+func (a *Allocs) takeData(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, w journal.DesiredAlloc, s journal.State) (why string, again time.Duration, err error) {
+	if why, err := a.takeStickyData(ctx, desired, w, s); why != "" || err != nil {
+		return why, time.Hour, err
+	}
+	return a.awaitData(ctx, desired, w)
+}
+
 // takeStickyData moves the predecessors' data into an allocation's folder. why is the reason if it must wait.
 func (a *Allocs) takeStickyData(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, w journal.DesiredAlloc, s journal.State) (why string, err error) {
 	if !takesData(w, s) {
@@ -114,12 +124,8 @@ func (a *Allocs) moveData(ctx context.Context, from fleet.AllocID, to fleet.Allo
 
 // missingData returns the data folders that exist for from and are missing for to, relative to their folders.
 func (a *Allocs) missingData(from fleet.AllocID, to fleet.Alloc) []string {
-	parts := []string{filepath.Join("alloc", "data")}
-	for _, t := range to.Group().Tasks {
-		parts = append(parts, filepath.Join(t.Name, "local"))
-	}
 	var missing []string
-	for _, part := range parts {
+	for _, part := range dataFolders(&to) {
 		if _, err := os.Lstat(filepath.Join(a.cfg.Dir, string(to.ID), part)); err == nil {
 			continue
 		}

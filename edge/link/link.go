@@ -68,7 +68,7 @@ type Edge interface {
 	// nothing. A reader that follows a growing output ends with ctx. An unknown kind of request is a
 	// fleet.CodeUnsupported.
 	Answer(ctx context.Context, req syncproto.Request) (io.ReadCloser, error)
-	// Exec runs a command for a hub: talk is its input and output. It writes the result itself. ctx ends with
+	// Exec runs a command for a hub, or takes data that it brings: talk is the input and output. It writes the result itself. ctx ends with
 	// the stream. When Exec returns, it no longer reads from talk.
 	Exec(ctx context.Context, req syncproto.Request, talk ExecStream)
 }

@@ -82,7 +82,7 @@ func (s *session) acceptRequests(ctx context.Context) {
 }
 
 // answerRequest serves the request on one stream: it writes a Reply, and then the output until that or the
-// stream ends. A command (Exec) gets the stream itself. An error goes into the Reply.
+// stream ends. A request that converses (Exec) gets the stream itself. An error goes into the Reply.
 func (s *session) answerRequest(ctx context.Context, stream *transport.Stream) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
