@@ -77,6 +77,8 @@ type RemoteSessions interface {
 	// FormerSession asks a hub about a node's former session, and the leader if that hub does not
 	// answer. It fails if neither answers.
 	FormerSession(ctx context.Context, hub fleet.HubID, node fleet.NodeID) (Former, error)
+	// Logs opens the answer to a request on the hub that has a node's session, which may be this one.
+	Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error)
 }
 
 // Gateway is the part of a hub that serves edges.

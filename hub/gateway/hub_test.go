@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	"skerry/hub/gateway"
 	"skerry/hub/pki"
 	"skerry/hub/state"
+	"skerry/syncproto"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
 )
@@ -40,6 +42,16 @@ type formerSessionFunc func(hub fleet.HubID, node fleet.NodeID) (gateway.Former,
 
 func (e formerSessionFunc) FormerSession(_ context.Context, hub fleet.HubID, node fleet.NodeID) (gateway.Former, error) {
 	return e(hub, node)
+}
+
+// otherHubs answers about other hubs; all sessions are those of hub.
+type otherHubs struct {
+	formerSessionFunc
+	hub *hub
+}
+
+func (o otherHubs) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Request) (io.ReadCloser, error) {
+	return o.hub.gateway.Logs(ctx, node, req)
 }
 
 // hub is a gateway behind a real socket.
@@ -92,7 +104,7 @@ func newHub(tb testing.TB, opts options) *hub {
 	h.mustApply(state.Hub{Hub: state.HubAddr{ID: "hub-1", QUIC: "127.0.0.1:4647"}})
 	h.gateway, err = gateway.New(gateway.Config{
 		Hub: "hub-1", State: own, Apply: h.cluster, Beats: fixedTTLTracker{opts.ttl},
-		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: opts.probe,
+		Hubs: func() []string { return []string{"127.0.0.1:4647"} }, Term: func() uint64 { return 7 }, Elsewhere: otherHubs{opts.probe, h},
 		Sign: opts.sign, LocalCapabilities: opts.local,
 		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
 			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil

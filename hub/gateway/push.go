@@ -30,6 +30,7 @@ type desiredSender struct {
 	questions []question
 	received  fleet.Index // newest that the edge journaled in this session
 	wake      context.CancelFunc
+	woken     bool // by wakeLoop, and not seen yet
 }
 
 // question is a question of an edge about its desired state: about allocations that it holds and that no frame named,
@@ -75,6 +76,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	out := syncproto.NewWriter(stream)
 	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
 	variables, identities, codes := newVariableSender(p.s), newIdentitySender(p.s), newSiteCodeSender(p.s)
+	data := newDataMover(p.s, p.wakeLoop)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
@@ -104,8 +106,17 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 				return // the session is over, or will notice that the stream has ended
 			}
 		}
+		wait = shorter(wait, data.moveDue(ctx, watch))
 		p.waitForChange(ctx, watch.Changed, wait)
 	}
+}
+
+// wakeLoop has runSendLoop look again.
+func (p *desiredSender) wakeLoop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.woken = true
+	p.wake()
 }
 
 // superseded reports whether a session of this epoch has to end, and returns its refusal: the node
@@ -206,7 +217,8 @@ func (p *desiredSender) waitForChange(ctx context.Context, changed func(context.
 	}
 	p.mu.Lock()
 	p.wake = cancel
-	asked := len(p.questions) > 0
+	asked := len(p.questions) > 0 || p.woken
+	p.woken = false
 	p.mu.Unlock()
 	if !asked {
 		_ = changed(ctx) // its error only says that ctx ended, which the caller checks
