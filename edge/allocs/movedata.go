@@ -320,7 +320,7 @@ func (a *Allocs) storeData(ctx context.Context, w journal.DesiredAlloc, from fle
 	}
 	message = fmt.Sprintf("has the data of allocation %s of another edge: %d files, %d bytes", fleet.Short(from), sum.Files, sum.Bytes)
 	if sum.LeftOut > 0 {
-		message += fmt.Sprintf("; %d were left out: special files, unreadable files, and links that lead outside", sum.LeftOut)
+		message += fmt.Sprintf("; left out: %d (special files, unreadable files, and links that lead outside)", sum.LeftOut)
 	}
 	return message, err
 }

@@ -18,7 +18,6 @@ var unsupported = []struct {
 	hint  string
 	paths []string // of fields, without indexes
 }{
-	{"migrate of ephemeral_disk", "leave it out: nothing moves data between edges; keep data that has to stay at a path on the edge", []string{"TaskGroups.EphemeralDisk.Migrate"}},
 	{"mode of a network block of a task", "write it in the group's network block: the tasks of a group have one network", []string{"TaskGroups.Tasks.Resources.Networks.Mode"}},
 	{"hostname of a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.Hostname"}},
 	{"dns in a network block of a task", "write it in the group's network block", []string{"TaskGroups.Tasks.Resources.Networks.DNS"}},

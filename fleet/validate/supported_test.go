@@ -26,7 +26,7 @@ var unsupportedExamples = map[string]string{
 	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
 	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
-	"FailOnError": `true`, "EphemeralDisk.Migrate": `true`,
+	"FailOnError": `true`,
 }
 
 // TestUnsupported asks for everything that the table refuses, one by one: each must be
