@@ -18,11 +18,12 @@ const forgetEvery = 5 * time.Minute
 // the violations found. The Monitor's lock guards it.
 type runContext struct {
 	limits       Limits
-	now          time.Duration // newest observation
-	ticked       time.Duration // when the checkers' ticks were called last
-	forgot       time.Duration // when the registry dropped ended work last
-	effectsIndex fleet.Index   // newest entry whose effects are known
-	entries      bool          // effects of entries are observed; without them checkers judge journals
+	now          time.Duration          // newest observation
+	ticked       time.Duration          // when the checkers' ticks were called last
+	forgot       time.Duration          // when the registry dropped ended work last
+	effectsIndex fleet.Index            // newest entry whose effects are known
+	heard        map[string]fleet.Index // newest entry of each hub since hubs were put back to an older copy
+	entries      bool                   // effects of entries are observed; without them checkers judge journals
 	faults       activeFaults
 	registry     fleetRegistry
 	machines     *machines
@@ -45,6 +46,7 @@ func newRunContext(limits Limits) *runContext {
 	return &runContext{
 		limits: limits, faults: newActiveFaults(), registry: newFleetRegistry(), machines: newMachines(), nodes: nodes{},
 		tally: map[Branch]uint64{}, holds: map[siteName]*siteHold{}, applied: newRecent[entryName, time.Duration](keptApplied),
+		heard: map[string]fleet.Index{},
 	}
 }
 
@@ -62,6 +64,7 @@ func (s *runContext) learnObservation(o *Observation) {
 		o.Fault = s.faults.recordFault(o.Fault, s.now)
 		if o.Fault.hasRewindEffect() {
 			s.effectsIndex = 0
+			clear(s.heard)
 			s.registry.acceptOlderViews()
 		}
 	case o.Applied != nil:
@@ -110,10 +113,14 @@ func (s *runContext) hasRequest(of func(asked) bool) bool { return slices.Contai
 // effects counts: for later ones o gets a copy of Applied without effects. It also sets s.decided.
 func (s *runContext) learnEntryEffects(o *Observation) {
 	s.faults.hubs[o.Applied.Hub] = true
+	before, known := s.heard[o.Applied.Hub]
+	s.heard[o.Applied.Hub] = o.Applied.Index
 	if o.Applied.Effects == nil {
 		return
 	}
-	if o.Applied.Index <= s.effectsIndex {
+	// A hub that begins behind the newest known entry leaves a gap, which others fill: hubs begin at their own snapshots.
+	gap := s.effectsIndex > 0 && (!known || before > s.effectsIndex)
+	if gap || o.Applied.Index <= s.effectsIndex {
 		told := *o.Applied
 		told.Effects = nil
 		o.Applied = &told
