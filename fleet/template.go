@@ -32,6 +32,10 @@ type Template struct {
 	VaultGrace    time.Duration
 	Wait          *TemplateWait
 	ErrMissingKey bool
+	// MaxAge is how long the task may use the rendering while its edge hears of no hub; 0: as long as that takes. After it
+	// the task gets MaxAgeSignal; "": it ends, and waits for a hub.
+	MaxAge       time.Duration `json:",omitempty"`
+	MaxAgeSignal string        `json:",omitempty"`
 }
 
 // TemplateScript is run in the task when a template changed.

@@ -295,7 +295,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
-	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Key: m.Key, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
+	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{

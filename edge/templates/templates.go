@@ -34,11 +34,13 @@ type Config struct {
 	// templates that read variables fail.
 	Variable func(namespace, path string) (items map[string]string, ok bool)
 	Key      *machinekey.Key
-	Routes   string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
-	Poll     time.Duration // pause between two renderings; 0 means 5 s
-	Now      func() time.Time
-	Jitter   func() float64 // in [0, 1), for splay
-	Log      *slog.Logger
+	// Away returns how long ago a hub answered, for templates with a max_age. With nil they do not age.
+	Away   func() time.Duration
+	Routes string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
+	Poll   time.Duration // pause between two renderings; 0 means 5 s
+	Now    func() time.Time
+	Jitter func() float64 // in [0, 1), for splay
+	Log    *slog.Logger
 }
 
 // Hook renders the templates of tasks. It implements runner.Hook and runner.Watcher.
@@ -79,6 +81,9 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 
 func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int) error {
 	t, what := &p.Task.Templates[i], nameOf(p, i)
+	if err := h.awaitYoung(ctx, p, i); err != nil {
+		return err
+	}
 	last, known := h.readRendering(p, i)
 	first := !known
 	if !known || !t.Once || p.RenderTemplates {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,6 +58,7 @@ type machine struct {
 	poll     time.Duration
 	routes   string
 	key      *machinekey.Key
+	contact  atomic.Int64 // when a hub answered (UnixNano); 0: it does all the time
 
 	renderAnew bool // as the restart policy says
 }
@@ -79,8 +81,17 @@ func (m *machine) setAddress(address string) {
 
 func (m *machine) hook() *templates.Hook {
 	return templates.NewHook(templates.Config{
-		Services: m.services.answerOf, Key: m.key, Variable: m.variable, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+		Services: m.services.answerOf, Key: m.key, Variable: m.variable, Away: m.away, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// away is the time since a hub answered.
+func (m *machine) away() time.Duration {
+	at := m.contact.Load()
+	if at == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, at))
 }
 
 // variable is the copy of the variables: the address of the service, as a secret.

@@ -28,12 +28,13 @@ type watch struct {
 	p       *runner.Preparation
 	control runner.TaskControl
 	failing map[int]time.Time // time of the last event about the failure, by index
+	old     map[int]bool      // the task knows that the template is too old, by index
 }
 
 // Watch implements runner.Watcher: it first tells the task of changes that an earlier agent left pending, then renders
 // the templates again and again.
 func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
-	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}}
+	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}, old: map[int]bool{}}
 	var watched, pending []int
 	for i := range p.Task.Templates {
 		last, ok := h.readRendering(p, i)
@@ -45,7 +46,10 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 		}
 	}
 	err := w.tellTask(ctx, pending)
-	for err == nil && len(watched) > 0 && pace.Rest(ctx, h.cfg.Poll) {
+	for err == nil && (len(watched) > 0 || hasMaxAge(p.Task)) && pace.Rest(ctx, h.cfg.Poll) {
+		if err = w.endOld(ctx); err != nil {
+			break
+		}
 		var changed []int
 		for _, i := range watched {
 			var is bool
@@ -155,10 +159,8 @@ func (w *watch) tellTask(ctx context.Context, changed []int) error {
 	}
 	slices.Sort(signals)
 	for _, signal := range slices.Compact(signals) {
-		if err := w.control.Signal(ctx, signal, why); err != nil {
-			if err := w.control.Event(ctx, fleet.TaskTemplate, fmt.Sprintf("%s: the signal %s was not sent: %v", why, signal, err)); err != nil {
-				return err
-			}
+		if err := w.signalTask(ctx, signal, why); err != nil {
+			return err
 		}
 	}
 	for _, i := range scripts {
@@ -167,6 +169,15 @@ func (w *watch) tellTask(ctx context.Context, changed []int) error {
 		}
 	}
 	return w.clearPending(ctx, changed)
+}
+
+// signalTask sends the task a signal, or an event that says why it could not.
+func (w *watch) signalTask(ctx context.Context, signal, why string) error {
+	err := w.control.Signal(ctx, signal, why)
+	if err == nil {
+		return nil
+	}
+	return w.control.Event(ctx, fleet.TaskTemplate, fmt.Sprintf("%s: the signal %s was not sent: %v", why, signal, err))
 }
 
 // runScript runs the script of a template beside the task, and sends an event with the outcome.

@@ -102,6 +102,7 @@ var (
 			"splay": {"Splay", duration}, "perms": {"Perms", text}, "uid": {"Uid", number}, "gid": {"Gid", number},
 			"left_delimiter": {"LeftDelim", text}, "right_delimiter": {"RightDelim", text}, "env": {"Envvars", boolean},
 			"vault_grace": {"VaultGrace", duration}, "error_on_missing_key": {"ErrMissingKey", boolean},
+			"max_age": {"MaxAge", duration}, "max_age_signal": {"MaxAgeSignal", text},
 		},
 		blocks: map[string]*block{
 			"change_script": {key: "ChangeScript", attrs: map[string]attribute{

@@ -198,6 +198,15 @@ func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
 		}
 	}
 	checkDuration(ps, at+".Splay", t.Splay)
+	if t.MaxAge != 0 && t.MaxAge < minTemplateAge {
+		ps.AddHint(at+".MaxAge", "heartbeats may be minutes apart; leave it out for a rendering that is used as long as it takes", "max_age of %s is less than %s", t.MaxAge, minTemplateAge)
+	}
+	if t.MaxAgeSignal != "" && t.MaxAge == 0 {
+		ps.Add(at+".MaxAgeSignal", "max_age_signal needs a max_age")
+	}
+	if t.MaxAgeSignal != "" && !signalName.MatchString(t.MaxAgeSignal) {
+		ps.AddHint(at+".MaxAgeSignal", "SIGHUP, SIGUSR1, …", "%q is not the name of a signal", t.MaxAgeSignal)
+	}
 	if _, err := strconv.ParseUint(t.Perms, 8, 12); err != nil {
 		ps.Add(at+".Perms", "%q is not an octal file mode", t.Perms)
 	}
@@ -205,6 +214,9 @@ func validateTemplate(t *fleet.Template, ps *fleet.Problems, at string) {
 		ps.Add(at+".Wait", "min of %s is more than max of %s", *w.Min, *w.Max)
 	}
 }
+
+// minTemplateAge is the least max_age of a template: more than the longest pause between two heartbeats of a small fleet.
+const minTemplateAge = time.Minute
 
 // checkTemplate returns what is wrong with the text of a template; nil: nothing.
 func checkTemplate(t *fleet.Template) *fleet.Error {

@@ -1,0 +1,70 @@
+package templates
+
+import (
+	"context"
+	"fmt"
+
+	"skerry/edge/runner"
+	"skerry/fleet"
+	"skerry/internal/pace"
+)
+
+// isTooOld reports whether the edge has heard of no hub for longer than a template's max_age.
+func (h *Hook) isTooOld(t *fleet.Template) bool {
+	return t.MaxAge > 0 && h.cfg.Away != nil && h.cfg.Away() > t.MaxAge
+}
+
+// describeAge says that a template is too old.
+func describeAge(p *runner.Preparation, i int) string {
+	return fmt.Sprintf("No hub has answered for longer than max_age of %s (%v)", nameOf(p, i), p.Task.Templates[i].MaxAge)
+}
+
+// awaitYoung waits for a hub while a template is too old to be used.
+func (h *Hook) awaitYoung(ctx context.Context, p *runner.Preparation, i int) error {
+	t := &p.Task.Templates[i]
+	if t.MaxAgeSignal != "" || !h.isTooOld(t) {
+		return nil
+	}
+	if err := p.Event(fleet.TaskTemplate, describeAge(p, i)+": the task starts when one answers"); err != nil {
+		return err
+	}
+	for h.isTooOld(t) {
+		if !pace.Rest(ctx, h.cfg.Poll) {
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+// hasMaxAge reports whether a template of the task has a max_age.
+func hasMaxAge(t *fleet.Task) bool {
+	for i := range t.Templates {
+		if t.Templates[i].MaxAge > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// endOld tells the task of each template that has become too old, once for each absence of the hubs.
+func (w *watch) endOld(ctx context.Context) error {
+	for i := range w.p.Task.Templates {
+		t := &w.p.Task.Templates[i]
+		if !w.hook.isTooOld(t) {
+			delete(w.old, i)
+			continue
+		}
+		if w.old[i] {
+			continue
+		}
+		w.old[i] = true
+		why := describeAge(w.p, i)
+		if t.MaxAgeSignal == "" {
+			return w.control.Restart(ctx, why)
+		}
+		if err := w.signalTask(ctx, t.MaxAgeSignal, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
