@@ -169,6 +169,26 @@ type ImageFetcher interface {
 	FetchImage(ctx context.Context, config map[string]any) (image string, err error)
 }
 
+// ImageCollector is implemented by a Driver that fetches images, and removes those again that nothing needs.
+type ImageCollector interface {
+	// CollectImages removes images that this driver fetched for this data directory and that no task may need, and
+	// returns their names. It never removes an image that somebody else put on the machine. One goroutine calls it.
+	CollectImages(ctx context.Context, c ImageCollection) (removed []string, err error)
+}
+
+// ImageCollection says which images a driver removes.
+type ImageCollection struct {
+	// Needed returns the config blocks of the tasks whose images must stay. An error keeps all images.
+	Needed func(ctx context.Context) ([]map[string]any, error)
+	// Elapsed is the time since the last call. It comes from a monotonic clock.
+	Elapsed time.Duration
+	// Delay is how long an image must have been unneeded, while agents ran, to be removed; 0: no image gets too old.
+	Delay time.Duration
+	// IsShort reports whether the disk of a folder is short: then images are removed, the longest unneeded first, until
+	// it is not. nil: it never is.
+	IsShort func(dir string) bool
+}
+
 // OrphanRemover is implemented by a Driver whose tasks outlive the records of the edge, such as containers.
 type OrphanRemover interface {
 	// RemoveOrphans ends and removes the tasks of this data directory whose allocation the edge does not know,

@@ -30,7 +30,10 @@ const (
 )
 
 // daemonAttributes are the attributes of a daemon.
-type daemonAttributes struct{ attributes map[string]string }
+type daemonAttributes struct {
+	attributes map[string]string
+	root       string // folder of its images on this machine
+}
 
 // pingDaemon pings the daemon and negotiates the API version.
 func (d *Driver) pingDaemon(ctx context.Context) error {
@@ -86,7 +89,7 @@ func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]st
 	if d.cfg.AllowVolumes {
 		all[key+".volumes.enabled"] = "1"
 	}
-	d.details.Store(&daemonAttributes{all})
+	d.details.Store(&daemonAttributes{all, info.Info.DockerRootDir})
 	return all
 }
 

@@ -19,6 +19,9 @@
 // The daemon writes a container's output to its own bounded log files. Task.Wait copies them to the log files of
 // the allocation, from the recorded position, so that a restart of the agent loses nothing.
 //
+// DATA/images/NAME.json records the images that the driver fetched for its data directory. CollectImages removes no others,
+// and none that a task may need: it asks for these each time, and counts no references.
+//
 // A Driver starts a goroutine for each Stop, which ends with the daemon's answer, and no others. It makes no
 // connection before its daemon's socket exists. The edge uses it through drivers/builtin; hubs call CheckDocker and
 // CheckPodman.
@@ -34,6 +37,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/moby/moby/client"
 
@@ -96,8 +100,14 @@ type Driver struct {
 	detailsTried atomic.Bool
 	lowLimits    atomic.Bool // Podman's default limits are above those of this machine
 
-	mu    sync.Mutex
-	pulls map[string]*pull // by image
+	mu      sync.Mutex
+	pulls   map[string]*pull // by image
+	held    map[string]int   // starts under way, by the name of the image
+	removal chan struct{}    // closed when the running removal of images ends; nil: none runs
+
+	recording sync.Mutex    // held from reading the record of fetched images until its successor is on the disk
+	pulled    *pulledRecord // nil: not read yet; guarded by recording
+	unsaved   time.Duration // since Unneeded of the images was last written; owned by CollectImages
 }
 
 // New makes a Driver. It connects to nothing.
@@ -119,7 +129,7 @@ func New(cfg Config) (*Driver, error) {
 	}
 	return &Driver{
 		cfg: cfg, bootID: bootID, log: cfg.Log.With("driver", cfg.Name), client: c,
-		quirks: quirksOf(cfg.Name), pulls: map[string]*pull{},
+		quirks: quirksOf(cfg.Name), pulls: map[string]*pull{}, held: map[string]int{},
 	}, nil
 }
 

@@ -27,6 +27,7 @@ func ParseLogLine(podman bool, line []byte) (int, []byte, bool) {
 func DecodeRecords(b []byte) {
 	_ = record.Decode(b, &exitRecord{})
 	_ = record.Decode(b, &logPosition{})
+	_ = record.Decode(b, &pulledRecord{})
 }
 
 // PodmanLimits returns the limits of the container of a Podman task.

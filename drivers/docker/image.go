@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 
@@ -60,18 +59,18 @@ func (d *Driver) FetchImage(ctx context.Context, config map[string]any) (string,
 	if err := d.ensureConnected(ctx); err != nil {
 		return "", err
 	}
+	release, err := d.holdImage(ctx, trimTransport(o.image))
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	return d.ensureImage(ctx, &o, drivers.TaskConfig{})
 }
 
 // hasImage reports whether the daemon has an image with that name or digest.
 func (d *Driver) hasImage(ctx context.Context, image string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	_, err := d.client.ImageInspect(ctx, image)
-	if errdefs.IsNotFound(err) {
-		return false, nil
-	}
-	return err == nil, d.daemonError("look for image "+image, err)
+	held, err := d.inspectImage(ctx, image)
+	return held != nil, err
 }
 
 // pullShared pulls an image, or waits while another task pulls the same one. If the other task gives up, it pulls the
@@ -112,6 +111,7 @@ func (d *Driver) pullImage(ctx context.Context, o *options, image string) error 
 	if err != nil {
 		return err
 	}
+	before := d.imagesBefore(limited)
 	err = d.pullOnce(limited, image, auth)
 	if err != nil && auth != "" && o.authSoftFail && limited.Err() == nil {
 		err = d.pullOnce(limited, image, "") // retry without credentials: the image may be public
@@ -119,6 +119,7 @@ func (d *Driver) pullImage(ctx context.Context, o *options, image string) error 
 	switch {
 	case err == nil:
 		d.log.Info("image pulled", "image", image)
+		d.recordPulled(ctx, image, before)
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -188,6 +189,7 @@ func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConf
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.pullTimeout)
 	defer cancel()
+	before := d.imagesBefore(ctx)
 	result, err := d.client.ImageLoad(ctx, f)
 	if err != nil {
 		return "", d.daemonError("load image from "+o.load, err)
@@ -200,6 +202,7 @@ func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConf
 	if image == "" {
 		image = loaded
 	}
+	d.recordPulled(ctx, loaded, before)
 	if present, err := d.hasImage(ctx, image); err != nil || present {
 		return image, err
 	}

@@ -135,6 +135,7 @@ func FuzzLogLine(f *testing.F) {
 // FuzzRecords decodes the records of a state folder.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"version":1,"code":3,"finished_at":12}`))
+	f.Add([]byte(`{"version":1,"folder":"a-1","images":[{"name":"web:1","id":"0a","unneeded":3}]}`))
 	f.Add([]byte(`{"version":1,"inode":3,"offset":12,"streams":[{"number":1,"size":2},{}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) { docker.DecodeRecords(b) })
 }

@@ -76,25 +76,36 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 	if err := d.removeEarlierAttempts(ctx, cfg); err != nil {
 		return drivers.Handle{}, err
 	}
-	image, err := d.ensureImage(ctx, &o, cfg)
-	if err != nil {
-		return drivers.Handle{}, err
-	}
-	low := d.lowLimits.Load()
-	id, err := d.runContainer(ctx, &o, cfg, image)
-	if d.quirks.podman && isLimitRefused(err) && !low {
-		if !d.lowLimits.Swap(true) {
-			d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
-		}
-		id, err = d.runContainer(ctx, &o, cfg, image)
-		for try := 0; try < portTries && isPortHeld(err) && pace.Rest(ctx, portPause); try++ {
-			id, err = d.runContainer(ctx, &o, cfg, image)
-		}
-	}
+	id, err := d.startWithImage(ctx, &o, cfg)
 	if err != nil {
 		return drivers.Handle{}, err
 	}
 	return d.handleOf(cfg.ID, id)
+}
+
+// startWithImage fetches a task's image if it is absent, and starts the container. The image is not removed meanwhile.
+func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.TaskConfig) (string, error) {
+	release, err := d.holdImage(ctx, trimTransport(o.image))
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	image, err := d.ensureImage(ctx, o, cfg)
+	if err != nil {
+		return "", err
+	}
+	low := d.lowLimits.Load()
+	id, err := d.runContainer(ctx, o, cfg, image)
+	if d.quirks.podman && isLimitRefused(err) && !low {
+		if !d.lowLimits.Swap(true) {
+			d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
+		}
+		id, err = d.runContainer(ctx, o, cfg, image)
+		for try := 0; try < portTries && isPortHeld(err) && pace.Rest(ctx, portPause); try++ {
+			id, err = d.runContainer(ctx, o, cfg, image)
+		}
+	}
+	return id, err
 }
 
 // runContainer creates and starts a task's container and returns its id. If the start fails, it removes the container.
