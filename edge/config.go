@@ -44,6 +44,10 @@ type Config struct {
 	// called a minute after the start and every ten minutes. nil removes nothing.
 	RemoveOrphans func(ctx context.Context, known func(fleet.AllocID) bool)
 
+	// CollectImages removes images of tasks that the edge fetched and does not need. It is called every minute. nil removes
+	// nothing.
+	CollectImages func(ctx context.Context, c ImageCollection)
+
 	// ListenPacket opens the socket that the edge dials from; nil: a UDP socket.
 	ListenPacket func(ctx context.Context) (net.PacketConn, error)
 	// ListenLocal opens the local API's socket at a path; nil: local.Listen.

@@ -1,12 +1,17 @@
 package edged
 
 import (
+	"context"
+	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/pflag"
 
+	"skerry/drivers"
 	"skerry/drivers/builtin"
+	"skerry/edge"
 	"skerry/fleet"
 )
 
@@ -48,4 +53,36 @@ func chrootFolders(values []string) (map[string]string, error) {
 		folders[from] = to
 	}
 	return folders, nil
+}
+
+// imageCollector lets each driver remove images that it fetched and that this edge does not need. One goroutine calls it.
+type imageCollector struct {
+	known    map[string]drivers.Driver
+	delay    time.Duration
+	failures map[string]string // the last error, by driver: only another one is logged
+	log      *slog.Logger
+}
+
+func (i *imageCollector) collectImages(ctx context.Context, c edge.ImageCollection) {
+	for name, d := range i.known {
+		collector, ok := d.(drivers.ImageCollector)
+		if !ok {
+			continue
+		}
+		_, err := collector.CollectImages(ctx, drivers.ImageCollection{
+			Needed:  func(ctx context.Context) ([]map[string]any, error) { return c.Needed(ctx, name) },
+			Elapsed: c.Elapsed, Delay: i.delay, IsShort: c.IsShort,
+		})
+		if ctx.Err() != nil {
+			return
+		}
+		failure := ""
+		if err != nil {
+			failure = err.Error()
+		}
+		if failure != "" && failure != i.failures[name] {
+			i.log.Warn("images are not collected: trying again", "driver", name, "error", err)
+		}
+		i.failures[name] = failure
+	}
 }

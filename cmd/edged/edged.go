@@ -46,6 +46,9 @@ import (
 // defaultStoreMB is the size of the store for artifacts, in MB.
 const defaultStoreMB = 4096
 
+// defaultImageDelay is long enough for a job that goes back to the version of last week: its image needs no link then.
+const defaultImageDelay = 7 * 24 * time.Hour
+
 // Flags are the flags of an edge's command line.
 type Flags struct {
 	Config     edge.Config
@@ -61,6 +64,7 @@ type Flags struct {
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
+	ImageDelay                 time.Duration // after which unneeded images are removed
 	DeniedDrivers              []string
 	DeniedEnv                  []string // variables that raw_exec keeps from tasks
 	OCIRuntime                 string   // program of exec and java
@@ -91,8 +95,8 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose folders, with their logs, are kept")
 	flags.IntVar(&f.StoreMB, "store-size", defaultStoreMB, "size in MB of the store for artifacts; at most a quarter of the disk is used")
-	flags.Float64Var(&c.Collect.DiskPercent, "gc-disk-usage-threshold", diskspace.DefaultDiskPercent, "percent of the disk in use above which ended allocations and unneeded stored contents are removed")
-	flags.Float64Var(&c.Collect.InodePercent, "gc-inode-usage-threshold", diskspace.DefaultInodePercent, "percent of the disk's inodes in use above which ended allocations are removed")
+	flags.Float64Var(&c.Collect.DiskPercent, "gc-disk-usage-threshold", diskspace.DefaultDiskPercent, "percent of the disk in use above which ended allocations, unneeded stored contents and unneeded images are removed")
+	flags.Float64Var(&c.Collect.InodePercent, "gc-inode-usage-threshold", diskspace.DefaultInodePercent, "percent of the disk's inodes in use above which ended allocations and unneeded images are removed")
 	flags.IntVar(&f.MinFreeMB, "min-free-disk", diskspace.DefaultMinFree>>20, "disk space in MB that must be free for new allocations to start; at most a twentieth of the disk is needed")
 	flags.IntVar(&f.Reserved.CPU, "reserved-cpu", 0, "CPU in MHz that tasks may not use")
 	flags.IntVar(&f.Reserved.MemoryMB, "reserved-memory", 0, "memory in MB that tasks may not use")
@@ -110,6 +114,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 func (f *Flags) addContainerFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&f.DockerSocket, "docker-socket", docker.DefaultDockerSocket, "socket of the Docker daemon")
 	flags.StringVar(&f.PodmanSocket, "podman-socket", docker.DefaultPodmanSocket, "socket of Podman's API service")
+	flags.DurationVar(&f.ImageDelay, "docker-image-delay", defaultImageDelay, "time after which an image that this edge pulled and no allocation needs is removed; 0: only when the disk is short")
 	flags.BoolVar(&f.Containers.AllowPrivileged, "docker-allow-privileged", false, "let docker and podman tasks be privileged or share the machine's PID, IPC, UTS and user namespaces")
 	flags.BoolVar(&f.Containers.AllowVolumes, "docker-volumes", false, "let docker and podman tasks mount any folder of this machine")
 	flags.StringSliceVar(&f.Containers.AllowCaps, "docker-allow-caps", docker.DefaultCapabilities, "capabilities that cap_add of docker and podman tasks may name; ALL permits any")
@@ -229,6 +234,9 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 	if cfg.Collect.MinFree = int64(f.MinFreeMB) << 20; f.MinFreeMB == 0 {
 		cfg.Collect.MinFree = -1
 	}
+	if f.ImageDelay < 0 {
+		return cfg, fleet.Errorf(fleet.CodeInvalid, "--docker-image-delay may not be negative: %v", f.ImageDelay)
+	}
 	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, log)
 	if err != nil {
 		return cfg, err
@@ -255,6 +263,8 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error
 		removeOrphans(ctx, known, keep, log)
 		removeOldSecrets(secrets, func(id fleet.AllocID) bool { return !keep(id) }, log)
 	}
+	images := &imageCollector{known: known, delay: f.ImageDelay, failures: map[string]string{}, log: log}
+	cfg.CollectImages = images.collectImages
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		return fingerprint.New(fingerprint.Config{
 			Node: f.describeNode(configured, network), DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,

@@ -49,6 +49,12 @@ func (l Limits) excessSpace(u Usage, full bool) (bytes, inodes int64) {
 	return bytes, inodes
 }
 
+// IsShort reports whether something has to be freed on a disk that takes no allocations itself.
+func (l Limits) IsShort(u Usage) bool {
+	bytes, inodes := l.excessSpace(u, false)
+	return bytes > 0 || inodes > 0
+}
+
 // whyFull returns why no new allocation may start; "": it may. The text does not change while the disk stays full.
 func (l Limits) whyFull(u Usage, full bool) string {
 	bytes, inodes := l.neededSpace(u, full)

@@ -211,6 +211,23 @@ func (k *Keeper) journalRecord(ctx context.Context, r record, rows ...fleet.Tran
 	return nil
 }
 
+// Jobs returns the jobs whose contents are kept or shall be fetched. A job that cannot be decoded needs none.
+func (k *Keeper) Jobs() []*fleet.Job {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var jobs []*fleet.Job
+	for _, id := range slices.Sorted(maps.Keys(k.records)) {
+		r := k.records[id]
+		if r.Wanted.Delete || r.Wanted.Job == nil {
+			continue
+		}
+		if job, err := syncproto.DecodeJob(r.Wanted.Job); err == nil {
+			jobs = append(jobs, job)
+		}
+	}
+	return jobs
+}
+
 // Run fetches until ctx ends. It always returns nil.
 func (k *Keeper) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
