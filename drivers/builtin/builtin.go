@@ -47,7 +47,9 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	isolated, err := exec.New(oci.DriverConfig{BootID: cfg.BootID, Log: cfg.Log, Isolation: cfg.Isolation})
+	withImages := cfg.Isolation
+	withImages.Images = filepath.Join(dir, "images", exec.Name)
+	isolated, err := exec.New(oci.DriverConfig{BootID: cfg.BootID, Log: cfg.Log, Isolation: withImages})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package exec is the driver "exec": a task is a program of the machine in a container of an OCI runtime, with a root
-// file system made of folders of the machine, and namespaces, cgroups, capabilities and a seccomp profile of its own.
+// file system made of folders of the machine or of an image, and namespaces, cgroups, capabilities and a seccomp profile of its own.
 // Edges run it; hubs check config blocks with it. Packages oci and supervised do the work; this package starts no
 // goroutine and stores nothing.
 package exec
@@ -26,13 +26,13 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 	}
 	return supervised.New(supervised.Config{
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Users: true, Check: Check, Capabilities: oci.Capabilities(),
-		Build: func(_ context.Context, task drivers.TaskConfig) (supervised.Process, error) {
+		Build: func(ctx context.Context, task drivers.TaskConfig) (supervised.Process, error) {
 			program, err := readProgram(task.Config)
 			if err != nil {
 				return supervised.Process{}, err
 			}
 			program.User, program.Env = task.User, supervised.Environment(os.Environ(), task.Env)
-			return isolation.Process(task, program)
+			return isolation.Process(ctx, task, program)
 		},
 		Fingerprint: func(ctx context.Context) fleet.DriverInfo {
 			how, err := isolation.Describe(ctx)
@@ -50,9 +50,14 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 // readProgram reads a task's config block. The error names all its problems.
 func readProgram(config map[string]any) (oci.Program, error) {
 	r := options.Read(config)
-	p := oci.Program{Command: r.RequiredText("command"), Args: r.Texts("args")}
+	p := oci.Program{Image: r.Text("image"), Args: r.Texts("args")}
+	if p.Image == "" {
+		p.Command = r.RequiredText("command")
+	} else {
+		p.Command = r.Text("command")
+	}
 	oci.ReadIsolation(r, &p)
-	return p, r.Err(Name, "it takes command, args, work_dir, pid_mode, ipc_mode, cap_add, cap_drop and pids_limit")
+	return p, r.Err(Name, "it takes command, args, image, work_dir, pid_mode, ipc_mode, cap_add, cap_drop and pids_limit")
 }
 
 // Check returns an error for a config block that works on no machine. Hubs check a job with it when it is

@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 			KillSupervisor: drivertest.KillSupervisor,
 			BadConfigs: map[string]map[string]any{
 				"command is required":       {"args": []any{"a"}},
-				`unknown key "image"`:       {"command": "/bin/true", "image": "x"},
+				`unknown key "imagge"`:      {"command": "/bin/true", "imagge": "x"},
 				"work_dir must be":          {"command": "/bin/true", "work_dir": "x"},
 				"pid_mode must be":          {"command": "/bin/true", "pid_mode": "x"},
 				`the capability "net_admin`: {"command": "/bin/true", "cap_add": []any{"net_admin"}},

@@ -101,7 +101,7 @@ type planner struct {
 }
 
 // planTask returns the process of a task.
-func (p planner) planTask(_ context.Context, cfg drivers.TaskConfig) (supervised.Process, error) {
+func (p planner) planTask(ctx context.Context, cfg drivers.TaskConfig) (supervised.Process, error) {
 	s, err := parseSettings(cfg.Config)
 	if err != nil {
 		return supervised.Process{}, err
@@ -109,7 +109,7 @@ func (p planner) planTask(_ context.Context, cfg drivers.TaskConfig) (supervised
 	env := supervised.Environment(os.Environ(), cfg.Env)
 	if p.unisolated == nil {
 		s.program.Command, s.program.Args, s.program.Env, s.program.User = Name, s.arguments, env, cfg.User
-		return p.isolation.Process(cfg, s.program)
+		return p.isolation.Process(ctx, cfg, s.program)
 	}
 	for _, key := range isolationKeys {
 		if _, given := cfg.Config[key]; given {

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -55,7 +56,7 @@ func (i *Isolation) Describe(ctx context.Context) (string, error) {
 }
 
 // Process writes the bundle of a task and returns the process that the task's supervisor runs.
-func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Process, error) {
+func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Program) (supervised.Process, error) {
 	mounts, err := cgroup.Find()
 	if err != nil {
 		return supervised.Process{}, err
@@ -64,11 +65,13 @@ func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Proce
 	if err != nil {
 		return supervised.Process{}, err
 	}
-	name := p.User
-	if name == "" {
-		name = DefaultUser
+	var root string
+	if p.Image != "" {
+		if root, err = i.applyImage(ctx, cfg, &p); err != nil {
+			return supervised.Process{}, err
+		}
 	}
-	user, err := supervised.FindUser(name)
+	user, err := findUser(root, cmp.Or(p.User, DefaultUser))
 	if err != nil {
 		return supervised.Process{}, err
 	}
@@ -82,11 +85,18 @@ func (i *Isolation) Process(cfg drivers.TaskConfig, p Program) (supervised.Proce
 	_, instance, _ := strings.Cut(marker, "=")
 	id := cgroup.CleanName(cfg.ID + "." + instance)
 	p.Env = append(setUser(p.Env, cfg.Env, user.Name), marker)
-	p.Command = locateCommand(cfg, p.Command)
+	if root == "" {
+		p.Command = locateCommand(cfg, p.Command)
+	}
 	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(cfg.StateDir, bundleDir), limitsSwap: mounts.LimitsSwap()}
 	c := &supervised.Container{Runtime: path, Root: filepath.Join(cfg.StateDir, stateDir), Bundle: b.dir, ID: id}
 	if p.PIDMode != ModeHost {
 		c.PIDNamespace = filepath.Join(cfg.StateDir, pidLink)
+	}
+	if root != "" {
+		if c.Layers, err = b.layOver(root); err != nil {
+			return supervised.Process{}, err
+		}
 	}
 	if err := b.writeConfig(c, mounts.CgroupsPath(id)); err != nil {
 		return supervised.Process{}, err
@@ -152,7 +162,7 @@ func (b *bundle) writeConfig(c *supervised.Container, cgroupsPath string) error 
 	}
 	spec := &specs.Spec{
 		Version:  specVersion,
-		Root:     &specs.Root{Path: b.cfg.Dir},
+		Root:     b.rootOf(c),
 		Hostname: b.cfg.Network.Hostname,
 		Process:  b.makeProcess(),
 		Mounts:   mounts,

@@ -35,6 +35,9 @@ func (b *bundle) listMounts() ([]specs.Mount, error) {
 	}
 	byTarget := make(map[string]string)
 	for from, to := range b.chroot {
+		if b.program.Image != "" {
+			break // the image has them
+		}
 		if _, err := os.Stat(from); err == nil {
 			byTarget[filepath.Clean(to)] = from
 		}

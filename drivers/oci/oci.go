@@ -2,7 +2,12 @@
 // the bundle of a task from host folders; the supervisor of package supervised creates, starts and deletes the
 // container. The drivers exec and java call it.
 //
-// It starts no goroutine. It persists a task's bundle (config.json, resolv.conf, hosts) in the task's state folder.
+// A task with an image has, in place of host folders, the root of that image, below a layer of its own that ends with
+// the attempt. An image is unpacked once, into a folder named by its digest, and stays while the state folder of an
+// allocation that has used it exists. It can be unpacked again without a network: the task's folder has its layout.
+//
+// It starts no goroutine. It persists a task's bundle (config.json, resolv.conf, hosts) in the task's state folder, and
+// unpacked images in Config.Images.
 package oci
 
 import (
@@ -12,6 +17,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"skerry/drivers/supervised"
 	"skerry/fleet"
@@ -21,6 +27,12 @@ import (
 const (
 	ModePrivate = "private"
 	ModeHost    = "host"
+)
+
+// maxImageBytes and maxImageFiles bound what an image unpacks to.
+const (
+	maxImageBytes = 32 << 30
+	maxImageFiles = 1 << 18
 )
 
 // DefaultUser is the user of tasks that name none.
@@ -54,13 +66,21 @@ type Config struct {
 	// Chroot are the folders and files of the machine that tasks see, read-only: path on the machine -> path in the
 	// task. Empty: DefaultChroot.
 	Chroot map[string]string
+	// Images is the folder for unpacked images; "": tasks have none.
+	Images string
 }
 
 // Isolation makes containers of tasks.
 type Isolation struct {
 	runtime string
 	chroot  map[string]string
-	version supervised.ProgramFacts[[]byte] // output of the runtime
+	images  string
+	// maxBytes and maxFiles bound what an image unpacks to.
+	maxBytes int64
+	maxFiles int
+	version  supervised.ProgramFacts[[]byte] // output of the runtime
+
+	unpacking sync.Mutex // held while an image is unpacked, or unused ones are removed
 }
 
 // New makes an Isolation. It starts nothing.
@@ -76,7 +96,7 @@ func New(cfg Config) (*Isolation, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "folder %q of tasks at %q: both must be absolute paths, and not the root", from, to)
 		}
 	}
-	return &Isolation{runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot)}, nil
+	return &Isolation{runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot), images: cfg.Images, maxBytes: maxImageBytes, maxFiles: maxImageFiles}, nil
 }
 
 // findRuntime returns the path of the runtime's program. It prefers runc if isSplit, because crun refuses cgroups with
@@ -110,6 +130,7 @@ type Program struct {
 	PIDMode string // ModePrivate (also for "") or ModeHost
 	IPCMode string // ModePrivate (also for "") or ModeHost
 	PIDs    int64  // most processes and threads; 0: no limit
+	Image   string // folder of an OCI layout, as the task sees it or relative to its own folder; "": the machine's folders
 }
 
 // defaultCapabilities are the capabilities that a task may have, as in Nomad.

@@ -16,7 +16,7 @@ func (i *Isolation) Describe(context.Context) (string, error) {
 }
 
 // Process returns an error: there are no containers on this system.
-func (i *Isolation) Process(drivers.TaskConfig, Program) (supervised.Process, error) {
+func (i *Isolation) Process(context.Context, drivers.TaskConfig, Program) (supervised.Process, error) {
 	_, err := i.Describe(context.Background())
 	return supervised.Process{}, err
 }

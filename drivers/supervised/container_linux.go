@@ -53,7 +53,13 @@ func (s *supervisor) createContainer(files []uintptr) (int, error) {
 	if err := os.Remove(record); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, fmt.Errorf("remove pid of an earlier container: %w", err)
 	}
-	if err := s.runRuntime(files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID); err != nil {
+	create := func() error { return s.runRuntime(files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID) }
+	if c.Layers != nil {
+		err := c.Layers.WithMount(create)
+		if err != nil {
+			return 0, err
+		}
+	} else if err := create(); err != nil {
 		return 0, err
 	}
 	b, err := os.ReadFile(record)

@@ -56,6 +56,17 @@ type Container struct {
 	// as the bundle names it; "": the container has the machine's PIDs. Its first process is not the task, so
 	// that signals have their usual effect on the task.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
+	// Layers are mounted as the root of the container, which the bundle names; nil: the bundle's root is a folder.
+	Layers *Layers `json:"layers,omitempty"`
+}
+
+// Layers are the folders of an overlay file system. It is mounted in a mount namespace that ends with the container, so
+// that a supervisor that is killed leaves no mount.
+type Layers struct {
+	Lower string `json:"lower"` // read-only
+	Upper string `json:"upper"` // for what the task writes; "": the root is read-only
+	Work  string `json:"work"`
+	Root  string `json:"root"` // where it is mounted
 }
 
 // validateContainer returns an error for a container that a supervisor cannot run.
@@ -65,6 +76,9 @@ func (c *Container) validateContainer() error {
 	}
 	if !filepath.IsAbs(c.Runtime) || !filepath.IsAbs(c.Root) || !filepath.IsAbs(c.Bundle) || c.ID == "" {
 		return errors.New("a field of the container is missing")
+	}
+	if l := c.Layers; l != nil && (!filepath.IsAbs(l.Lower) || !filepath.IsAbs(l.Root) || (l.Upper == "") != (l.Work == "")) {
+		return errors.New("a folder of the container's layers is missing")
 	}
 	return nil
 }
