@@ -57,7 +57,7 @@ func TestCDDLNamesEveryKey(t *testing.T) {
 		"Row": reflect.TypeFor[row](), "RowState": reflect.TypeFor[rowState](), "RowEvent": reflect.TypeFor[rowEvent](), "RowHold": reflect.TypeFor[rowHold](),
 		"RowVolume": reflect.TypeFor[rowVolume](), "DesiredVolume": reflect.TypeFor[DesiredVolume](),
 		"RowPrefetch": reflect.TypeFor[rowPrefetch](), "DesiredPrefetch": reflect.TypeFor[DesiredPrefetch](),
-		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](), "DeliveredIdentity": reflect.TypeFor[DeliveredIdentity](), "DeliveredSiteCode": reflect.TypeFor[DeliveredSiteCode](),
+		"DeliveredVariable": reflect.TypeFor[DeliveredVariable](), "DeliveredIdentity": reflect.TypeFor[DeliveredIdentity](), "DeliveredSiteCode": reflect.TypeFor[DeliveredSiteCode](), "DeliveredService": reflect.TypeFor[DeliveredService](),
 		"RowNetwork": reflect.TypeFor[rowNetwork](),
 		"RowSite":    reflect.TypeFor[rowSite](),
 	}

@@ -157,6 +157,13 @@ func samples() map[string]syncproto.Message {
 			{ID: "k7m2", ModifyIndex: 9, Name: "Ann", Capabilities: []string{"read", "write"}, Salt: []byte{1}, Hash: []byte{2}, Rounds: 3, Expires: 1_700_003_600},
 			{ID: "a1b2", ModifyIndex: 10, Revoked: true},
 		}},
+		"request-services": syncproto.Request{Kind: syncproto.RequestServices, Exact: true, UnreachableNodes: []fleet.NodeID{nodeA}, Services: []syncproto.DeliveredService{
+			{
+				ID: "_nomad-task-a-web-till-http", Sum: []byte{1}, Name: "till", Namespace: "default", Node: nodeA, NodeName: "till-2", Datacenter: "dc1",
+				Job: "shop", Alloc: allocA, Tags: []string{"main"}, Address: "192.0.2.7", Port: 8080, TCP: true,
+			},
+			{ID: "_nomad-task-b-web-till-http", Removed: true},
+		}},
 		"exec-input":  syncproto.ExecInput{Stdin: []byte("ls\n"), Close: true, Width: 80, Height: 24},
 		"exec-output": syncproto.ExecOutput{Stdout: []byte("a"), Stderr: []byte("b")},
 		"exec-exit":   syncproto.ExecOutput{Exited: true, Code: 130, Error: fleet.Errorf(fleet.CodeConflict, "the task has ended")},

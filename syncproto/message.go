@@ -336,6 +336,12 @@ type Request struct {
 	// Reason is why the data that an allocation waits for does not come yet (Wait), or never.
 	Reason string `cbor:"21,keyasint,omitempty"`
 	Wait   bool   `cbor:"22,keyasint,omitempty"`
+
+	// Services are services of neighbours to keep, or to forget. Exact: with them the edge's copy is what the hub knows.
+	// UnreachableNodes are then the nodes of the copy that have no link to the hubs.
+	Services         []DeliveredService `cbor:"220,keyasint,omitempty"`
+	Exact            bool               `cbor:"221,keyasint,omitempty"`
+	UnreachableNodes []fleet.NodeID     `cbor:"222,keyasint,omitempty"`
 }
 
 // DeliveredVariable is a variable that allocations of the edge may read.
@@ -370,6 +376,25 @@ type DeliveredSiteCode struct {
 	Rounds       int         `cbor:"7,keyasint,omitempty" json:",omitempty"` // of the hash
 	Expires      int64       `cbor:"8,keyasint,omitempty" json:",omitempty"` // by the hub's clock, in seconds since 1970
 	Revoked      bool        `cbor:"9,keyasint,omitempty" json:",omitempty"` // the edge forgets it
+}
+
+// DeliveredService is a service of an allocation on another edge of the same site. Of a removed one only ID counts, and of
+// those that an edge says that it holds, ID and Sum.
+type DeliveredService struct {
+	ID         string        `cbor:"1,keyasint"`
+	Sum        []byte        `cbor:"2,keyasint,omitempty" json:",omitempty"` // of the other fields, as the hub computes it
+	Name       string        `cbor:"3,keyasint,omitempty" json:",omitempty"`
+	Namespace  string        `cbor:"4,keyasint,omitempty" json:",omitempty"`
+	Node       fleet.NodeID  `cbor:"5,keyasint,omitempty" json:",omitempty"`
+	NodeName   string        `cbor:"6,keyasint,omitempty" json:",omitempty"`
+	Datacenter string        `cbor:"7,keyasint,omitempty" json:",omitempty"`
+	Job        fleet.JobID   `cbor:"8,keyasint,omitempty" json:",omitempty"`
+	Alloc      fleet.AllocID `cbor:"9,keyasint,omitempty" json:",omitempty"`
+	Tags       []string      `cbor:"10,keyasint,omitempty" json:",omitempty"`
+	Address    string        `cbor:"11,keyasint,omitempty" json:",omitempty"`
+	Port       int           `cbor:"12,keyasint,omitempty" json:",omitempty"` // 0: none
+	TCP        bool          `cbor:"13,keyasint,omitempty" json:",omitempty"` // a check says that its port is one of TCP
+	Removed    bool          `cbor:"14,keyasint,omitempty" json:",omitempty"` // the edge forgets it
 }
 
 // Lasts reports whether the answer has no end of its own: it continues until the hub or the command ends it.
@@ -433,6 +458,9 @@ const (
 	RequestTakeData = "takedata"
 	// RequestNoData says that such data does not come yet, or never. Nothing follows the Reply, which has the same errors.
 	RequestNoData = "nodata"
+	// RequestServices has the edge keep services of neighbours, and forget those that are removed. Nothing follows the Reply.
+	// Without services, and not Exact, it asks which ones the edge holds: EncodeServices of them follows.
+	RequestServices = "services"
 )
 
 // MaxExecData is how many bytes of a command's input or output, or of a task's output, one frame carries.
