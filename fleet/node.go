@@ -179,6 +179,14 @@ func (n *Node) Free() Resources { return n.Resources.Sub(n.Reserved) }
 // AtSite is the site where it stands: its datacenter, where it names none.
 func (n *Node) AtSite() string { return cmp.Or(n.Site, n.Datacenter) }
 
+// OwnSite is the site where it stands, or "" where that is only its datacenter: it then has no neighbours.
+func (n *Node) OwnSite() string {
+	if n.Site == n.Datacenter {
+		return ""
+	}
+	return n.Site
+}
+
 // IsAway reports whether new work could be placed on the node if it were connected.
 func (n *Node) IsAway() bool {
 	return n.Status != NodeReady && n.SchedulingEligibility != NodeIneligible

@@ -192,6 +192,9 @@ func (t *tx) nodePurge(c NodePurge) Result {
 
 // removeNode removes a node. empty says that it has no allocations; otherwise its DesiredIndex is kept.
 func (t *tx) removeNode(id fleet.NodeID, empty bool) {
+	if n := nodeTable.currentRow(t, idKey(id)); n != nil {
+		t.noteSiteChange(&n.Node)
+	}
 	nodeTable.removeRow(t, idKey(id))
 	nodeTable.markChanged(t)
 	if empty {

@@ -73,6 +73,10 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	if known && before.DescriptionHash != n.DescriptionHash {
 		t.markMeta(metaServices) // addresses and ${…} in services come from the node
 	}
+	if !known || before.DescriptionHash != n.DescriptionHash || before.OwnSite() != n.OwnSite() {
+		t.noteSiteChange(&before)
+		t.noteSiteChange(&n.Node)
+	}
 	t.ensurePool(n.NodePool)
 	switch {
 	case !known:
@@ -130,6 +134,7 @@ func (t *tx) setNodeStatus(n *nodeRow, status fleet.NodeStatus, why string, now 
 	}
 	if isAway(n.Status) != isAway(status) {
 		t.markMeta(metaServices) // the services there can be reached again, or no longer
+		t.noteSiteChange(&n.Node)
 	}
 	n.Status, n.StatusDescription = status, why
 	t.nodeChanged(n)
@@ -318,16 +323,8 @@ func computeNodeClass(n *fleet.Node) string {
 		Attributes, Meta        map[string]string
 		Drivers                 map[string]bool
 		Site                    string `cbor:",omitempty"`
-	}{n.Datacenter, n.NodePool, n.NodeClass, common(n.Attributes), common(n.Meta), drivers, ownSite(n)}))
+	}{n.Datacenter, n.NodePool, n.NodeClass, common(n.Attributes), common(n.Meta), drivers, n.OwnSite()}))
 	return "v1:" + hex.EncodeToString(h[:8])
-}
-
-// ownSite returns the node's site, or "" if it equals the datacenter.
-func ownSite(n *fleet.Node) string {
-	if n.Site == n.Datacenter {
-		return ""
-	}
-	return n.Site
 }
 
 // unixSeconds converts nanoseconds to seconds.

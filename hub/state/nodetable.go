@@ -20,11 +20,16 @@ type savedNode struct {
 	Fenced  []FencedRows
 }
 
-const indexDraining = "draining"
+const (
+	indexDraining = "draining"
+	indexSite     = "site" // nodes with a site of their own
+)
 
 var nodeTable = table[nodeRow]{
 	name: "nodes", key: nodeRowKey, announced: true,
-	indexes: []tableIndex[nodeRow]{{indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil }}},
+	indexes: []tableIndex[nodeRow]{{indexDraining, nodeRowKey, func(r *nodeRow) bool { return r.DrainStrategy != nil }}, {
+		indexSite, func(r *nodeRow) []byte { return key(r.OwnSite(), string(r.ID)) }, func(r *nodeRow) bool { return r.OwnSite() != "" },
+	}},
 	records: []record[nodeRow]{savedRecord(9,
 		func(r *nodeRow) *savedNode {
 			return &savedNode{r.Node, r.lastSessionOpen, r.linkDown, r.history.toSavedHistory(), r.fenced}

@@ -17,6 +17,28 @@ func (t *tx) noteServiceChange(old, new *fleet.Alloc) {
 	was, is := old != nil && old.Offers(), new != nil && new.Offers()
 	if was != is || was && is && servicesDiffer(old, new) {
 		t.markMeta(metaServices)
+		a := new
+		if a == nil {
+			a = old
+		}
+		if n := nodeTable.currentRow(t, idKey(a.NodeID)); n != nil {
+			t.noteSiteChange(&n.Node)
+		}
+	}
+}
+
+// siteRow marks a change of the services of a site's nodes. Each hub makes it for itself: it only wakes views.
+type siteRow struct {
+	site  string
+	index fleet.Index // of the newest change since the hub started
+}
+
+var siteTable = table[siteRow]{name: "site services", key: func(r *siteRow) []byte { return key(r.site) }, undigested: true}
+
+// noteSiteChange wakes the views that watch the services of a node's site.
+func (t *tx) noteSiteChange(n *fleet.Node) {
+	if site := n.OwnSite(); site != "" {
+		siteTable.putRow(t, &siteRow{site, t.index})
 	}
 }
 
@@ -65,4 +87,27 @@ func (v *View) Services(ns string, job fleet.JobID, region string) iter.Seq[flee
 			}
 		}
 	}
+}
+
+// NodesOfSite iterates over the nodes that have a site of this name, which is not only their datacenter. A Watch view wakes
+// when services of these nodes may have changed, or the nodes themselves, and for no other site.
+func (v *View) NodesOfSite(site string) iter.Seq[*fleet.Node] {
+	siteTable.watchRow(v, key(site))
+	rows := nodeTable.scanPrefix(v.txn, indexSite, key(site))
+	return func(yield func(*fleet.Node) bool) {
+		for r := range rows {
+			if !yield(&r.Node) {
+				return
+			}
+		}
+	}
+}
+
+// SiteIndex returns the newest change of the services of a site that this hub has applied since it started, or 0.
+func (v *View) SiteIndex(site string) fleet.Index {
+	r, ok := siteTable.watchRow(v, key(site))
+	if !ok {
+		return 0
+	}
+	return r.index
 }

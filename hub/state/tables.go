@@ -17,7 +17,7 @@ var tables = orderTables(
 	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable,
 	&deletedVariableTable, &siteActionTable, &siteChainTable,
 	&aclTable, &aclPolicyTable, &aclRoleTable, &aclTokenTable, &oneTimeTable, &authMethodTable, &bindingRuleTable, &siteCodeTable, &windowTable, &eventTable,
-	&jobSummaryTable, &nodeSummaryTable,
+	&jobSummaryTable, &nodeSummaryTable, &siteTable,
 )
 
 // orderTables gives each table its position. It panics if two tables have the same name or the same record
