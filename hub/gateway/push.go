@@ -76,7 +76,7 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 	out := syncproto.NewWriter(stream)
 	told := newDesiredProgress(p.s.node, p.s.hello.Desired == 0, p.s.log)
 	variables, identities, codes := newVariableSender(p.s), newIdentitySender(p.s), newSiteCodeSender(p.s)
-	data := newDataMover(p.s, p.wakeLoop)
+	neighbours, data := newNeighbourSender(p.s), newDataMover(p.s, p.wakeLoop)
 	for ctx.Err() == nil {
 		watch := p.s.gw.cfg.State.Watch()
 		watch.DesiredIndex(p.s.node)
@@ -99,6 +99,9 @@ func (p *desiredSender) runSendLoop(ctx context.Context, epoch fleet.Epoch) {
 			wait = shorter(wait, recordRetryDelay)
 		}
 		if codes.sendChanges(ctx, watch, node) {
+			wait = shorter(wait, recordRetryDelay)
+		}
+		if neighbours.sendChanges(ctx, watch, node) {
 			wait = shorter(wait, recordRetryDelay)
 		}
 		for _, f := range p.framesToSend(ctx, told, node) {
