@@ -70,6 +70,7 @@ edge/variables          < fleet syncproto edge/journal
 edge/identities/files   < fleet drivers syncproto edge/artifacts edge/identities edge/runner
 edge/identities         < fleet syncproto edge/journal
 edge/sitecodes          < fleet syncproto
+edge/neighbours         < fleet syncproto
 edge/prefetch           < fleet syncproto edge/journal
 edge/dataarchive        < fleet
 edge/allocs             < fleet syncproto edge/contract edge/dataarchive edge/journal

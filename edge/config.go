@@ -60,7 +60,7 @@ type Config struct {
 	DNS string
 	// Consul is the Consul agent beside this edge, which gets the services of jobs with provider = "consul"; nil: none.
 	Consul *consul.Client
-	// DialCheck opens the connections of service checks; nil: with the system's dialer.
+	// DialCheck opens the connections of service checks, and those that find out whether services of neighbours answer; nil: with the system's dialer.
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.
 	BackoffCap time.Duration

@@ -27,6 +27,7 @@ import (
 	"skerry/edge/local"
 	"skerry/edge/machinekey"
 	"skerry/edge/names"
+	"skerry/edge/neighbours"
 	"skerry/edge/prefetch"
 	"skerry/edge/sitecodes"
 	"skerry/edge/store"
@@ -79,6 +80,7 @@ type Edge struct {
 	variables  *variables.Keeper
 	identities *identities.Keeper
 	siteCodes  *sitecodes.Keeper
+	neighbours *neighbours.Keeper
 	audit      *audit.Log
 	server     *local.Server
 	names      *names.Server  // nil: no DNS queries are answered
@@ -209,7 +211,7 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openSiteCodes, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openSiteCodes, e.openNeighbours, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}
@@ -324,6 +326,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { return e.prefetch.Run(ctx) })
 	g.Go(func() error { return e.variables.Run(ctx) })
 	g.Go(func() error { return e.identities.Run(ctx) })
+	g.Go(func() error { return e.neighbours.Run(ctx) })
 	g.Go(func() error { return e.audit.Run(ctx) })
 	g.Go(func() error { return e.server.Run(ctx) })
 	if e.names != nil {

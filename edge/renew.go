@@ -73,6 +73,7 @@ func (e *Edge) wakeRenewal() {
 // noteHeartbeatAck wakes the renewal if the certificate is due. The link calls it after each answered
 // heartbeat: the time is known then, and a hub is reachable.
 func (e *Edge) noteHeartbeatAck() {
+	e.neighbours.NoteAnswer()
 	now := e.trustedNow()
 	e.mu.Lock()
 	e.certRefused, e.caEnded = false, false
@@ -116,6 +117,7 @@ func (e *Edge) acceptCAs(ders [][]byte) error {
 // session. This machine may not know that the certificate has ended, because its time does not count while it
 // is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
+	e.neighbours.NoteSessionEnd()
 	if err.Code != fleet.CodeCertExpiry && err.Code != fleet.CodeCAEnded {
 		return
 	}

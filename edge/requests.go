@@ -96,6 +96,8 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		return emptyOutput(), nil
 	case syncproto.RequestNoData:
 		return emptyOutput(), l.e.allocs.NoData(ctx, req.Alloc, req.Reason, req.Wait)
+	case syncproto.RequestServices:
+		return l.e.acceptServices(ctx, req)
 	case syncproto.RequestRestart:
 		return emptyOutput(), l.e.allocs.Order(ctx, allocs.Order{
 			Alloc: req.Alloc, Task: req.Task, Everything: req.Everything, Why: "restarted by an operator",

@@ -1,19 +1,47 @@
 package edge
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 
 	"skerry/edge/checks"
 	"skerry/edge/local"
+	"skerry/edge/neighbours"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/syncproto"
 )
 
-// Services returns the known registrations of a service in a namespace, without those whose checks fail, sorted by id.
-// It reads the journal and needs no hub. An empty name means every service, an empty namespace every namespace.
+// openNeighbours opens the keeper of the services of neighbours.
+func (e *Edge) openNeighbours() (err error) {
+	cfg := neighbours.Config{Journal: e.journal, Dial: e.cfg.DialCheck, Now: e.cfg.Now, Log: e.log.With("component", "neighbours")}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	if e.neighbours, err = neighbours.Open(cfg); err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	return nil
+}
+
+// acceptServices keeps the services of neighbours that a hub delivers. If the hub only asks, it answers with what the edge
+// holds.
+func (e *Edge) acceptServices(ctx context.Context, req syncproto.Request) (io.ReadCloser, error) {
+	held, err := e.neighbours.Accept(ctx, req)
+	if err != nil || held == nil {
+		return emptyOutput(), err
+	}
+	text, err := syncproto.EncodeServices(held)
+	return io.NopCloser(bytes.NewReader(text)), err
+}
+
+// Services returns the known registrations of a service in a namespace, of this edge and of its neighbours, sorted by id,
+// without those whose checks fail and those that do not answer. It needs no hub. An empty name means every service, an empty namespace every namespace.
 func (e *Edge) Services(ctx context.Context, namespace, name string) ([]fleet.ServiceRegistration, error) {
 	all, err := e.localServices(ctx, namespace, name)
 	if err != nil {
@@ -21,7 +49,7 @@ func (e *Edge) Services(ctx context.Context, namespace, name string) ([]fleet.Se
 	}
 	var live []fleet.ServiceRegistration
 	for _, s := range all {
-		if s.Failing == "" {
+		if s.Failing == "" && s.Critical == "" {
 			live = append(live, s.ServiceRegistration)
 		}
 	}
@@ -36,7 +64,7 @@ func (e *Edge) DNSAddr() string {
 	return e.names.Addr()
 }
 
-// localServices returns the known registrations of a service, also those whose checks fail.
+// localServices returns the known registrations of a service, also those whose checks fail or that do not answer.
 func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]local.Service, error) {
 	offered, err := e.offeredServices(ctx, fleet.ProviderNomad)
 	if err != nil {
@@ -53,6 +81,14 @@ func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]loc
 				found = append(found, local.Service{ServiceRegistration: o.ServiceRegistration, Failing: failing[o.ServiceName]})
 			}
 		}
+	}
+	age := e.neighbours.Age()
+	for _, n := range e.neighbours.Services(namespace, name) {
+		s := local.Service{ServiceRegistration: n.ServiceRegistration, Neighbour: cmp.Or(n.NodeName, fleet.Short(n.NodeID)), Critical: n.Critical, Untried: n.Untried, CopyAge: age}
+		if n.Critical != "" {
+			s.Since = &n.Since
+		}
+		found = append(found, s)
 	}
 	slices.SortFunc(found, func(x, y local.Service) int {
 		return cmp.Or(cmp.Compare(x.ServiceName, y.ServiceName), cmp.Compare(x.ID, y.ID))

@@ -167,6 +167,16 @@ type LogRequest struct {
 type Service struct {
 	fleet.ServiceRegistration
 	Failing string `json:",omitempty"` // name of a failing check, or ""
+	// Neighbour is the name of the node that has the service; "": this edge. The other fields are of such a service.
+	Neighbour string `json:",omitempty"`
+	// Critical says why the service does not answer this edge, and Since from when on, by the edge's wall clock; "": it
+	// answers, or is not tried because hubs are in reach.
+	Critical string     `json:",omitempty"`
+	Since    *time.Time `json:",omitempty"`
+	// Untried says that there is no link, and that this edge could not find out whether the service answers.
+	Untried bool `json:",omitempty"`
+	// CopyAge is how long ago a hub last said that the edge's copy is exact; 0: it says so now.
+	CopyAge time.Duration `json:",omitempty"`
 }
 
 // Check is the newest result of a check of an allocation.
