@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -16,8 +17,11 @@ func (f *localFlags) servicesCommand() *cobra.Command {
 	namespace := ""
 	c := &cobra.Command{
 		Use: "services [NAME]", Short: "Show the services that this edge knows of, with their addresses", Args: cobra.MaximumNArgs(1),
-		Long: `Show the services of this edge's allocations, or only the service NAME, with an address for each allocation. A service
-with a failing check is marked, and neither DNS nor templates use it.`,
+		Long: `Show the services of this edge's allocations and those of the other edges of its site, or only the service NAME, with
+an address for each allocation. Neither DNS nor templates use a service with a failing check.
+
+Without a link this edge tries itself whether the services of its neighbours answer. Those that do not are critical, and
+neither DNS nor templates use them. COPY is how old the knowledge of a neighbour's service is.`,
 		Example: `  skerry local services --data-dir /var/lib/skerry-edge
   skerry local services --data-dir /var/lib/skerry-edge till`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
@@ -31,13 +35,13 @@ with a failing check is marked, and neither DNS nor templates use it.`,
 			}
 			f.out.Show(list, func() {
 				console.List[local.Service]{
-					None: "No service runs here.", Heads: []string{"SERVICE", "ADDRESS", "ALLOC", "TAGS", "CHECKS"},
+					None:  "No service runs here, and no neighbour's is known.",
+					Heads: []string{"SERVICE", "ADDRESS", "NODE", "ALLOC", "TAGS", "CHECKS", "COPY"},
 					Row: func(s local.Service) []any {
-						state := "pass"
-						if s.Failing != "" {
-							state = fmt.Sprintf("%q fails", s.Failing)
+						return []any{
+							s.ServiceName, fmt.Sprintf("%s:%d", s.Address, s.Port), cmp.Or(s.Neighbour, "this edge"), fleet.Short(s.AllocID),
+							strings.Join(s.Tags, ","), checksOf(&s), copyOf(&s),
 						}
-						return []any{s.ServiceName, fmt.Sprintf("%s:%d", s.Address, s.Port), fleet.Short(s.AllocID), strings.Join(s.Tags, ","), state}
 					},
 				}.Write(&f.out, list)
 			})
@@ -46,6 +50,30 @@ with a failing check is marked, and neither DNS nor templates use it.`,
 	}
 	c.Flags().StringVar(&namespace, "namespace", "", "show only services of this namespace (default: all)")
 	return c
+}
+
+// checksOf says whether a service may be used.
+func checksOf(s *local.Service) string {
+	switch {
+	case s.Failing != "":
+		return fmt.Sprintf("%q fails", s.Failing)
+	case s.Critical != "" && s.Since != nil:
+		return fmt.Sprintf("critical since %s: %s", console.LocalTime(*s.Since), s.Critical)
+	case s.Untried:
+		return "not known"
+	}
+	return "pass"
+}
+
+// copyOf says how old the knowledge of a neighbour's service is.
+func copyOf(s *local.Service) string {
+	switch {
+	case s.Neighbour == "":
+		return ""
+	case s.CopyAge == 0:
+		return "up to date"
+	}
+	return console.Span(s.CopyAge) + " old"
 }
 
 func (f *localFlags) checksCommand() *cobra.Command {
