@@ -42,11 +42,12 @@ const storeSize = 16 << 20
 
 // Edge is the machine of one edge.
 type Edge struct {
-	Name  string
-	Host  *fabric.Host
-	Clock clock
-	Disk  disk
-	Dir   string
+	Name   string
+	Host   *fabric.Host
+	siteIP string // of Host, behind its NAT
+	Clock  clock
+	Disk   disk
+	Dir    string
 
 	c         *Cluster
 	cfg       EdgeConfig
@@ -77,7 +78,8 @@ func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) 
 	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, observers: taps, world: taps.newSimWorld(cfg.Name), boot: 1, booted: time.Now(), Dir: c.memberDir(cfg.Name)}
 	e.Disk.reserve = filepath.Join(e.Dir, "reserve")
 	e.driver = &driver{Driver: sim.New(e.world)}
-	e.Host = c.Net.Host(cfg.Name, fmt.Sprintf("10.1.%d.%d", i/250, i%250+1))
+	e.siteIP = fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)
+	e.Host = c.Net.Host(cfg.Name, e.siteIP)
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)
 	var err error
 	e.log, err = c.openLog(e.Dir)
@@ -116,6 +118,7 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 		Name: e.Name, Datacenter: e.cfg.Datacenter, Site: e.cfg.Site, TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool, Meta: e.cfg.Meta, Version: "virtual",
 		Runners: e.newRunnerFactory, Describe: e.describeNode,
 		ListenPacket: e.openDialSocket,
+		DialCheck:    e.dialOnSite,
 		ListenLocal:  func(string) (net.Listener, error) { return e.Host.Listen(localPort) },
 		BackoffCap:   cmp.Or(e.cfg.BackoffCap, e.c.cfg.BackoffCap), JournalMaxBytes: e.cfg.JournalMaxBytes,
 		BootID: e.bootID(),
@@ -141,6 +144,20 @@ func (e *Edge) openDialSocket(context.Context) (net.PacketConn, error) {
 		dial(e.Name)
 	}
 	return e.Host.ListenPacket(0)
+}
+
+// dialOnSite connects to a port of an edge as in a network on site: without a NAT, and whatever is cut between edges and hubs.
+func (e *Edge) dialOnSite(ctx context.Context, _, address string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	for _, other := range e.c.Edges {
+		if other.siteIP == host {
+			return other.Host.Dial(ctx, address)
+		}
+	}
+	return nil, fmt.Errorf("dial %s: no edge has this address", address)
 }
 
 // newRunnerFactory returns a factory of the production runners with their artifacts and templates, and the driver sim.
