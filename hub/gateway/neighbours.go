@@ -71,8 +71,8 @@ func newNeighbourSender(s *session) *neighbourSender {
 // whether it has to be called again although nothing changes.
 func (n *neighbourSender) sendChanges(ctx context.Context, watch *state.View, node *fleet.Node) (retry bool) {
 	site := node.OwnSite()
-	if n.outcomes.unsupported || site == "" && n.sent.site == "" {
-		return false
+	if n.outcomes.unsupported || n.sent.site == "" && !n.hasNeighbours(watch, site) {
+		return false // an edge that has none forgets what it holds
 	}
 	view := n.s.gw.cfg.State.View()
 	now := neighbourInputs{site, watch.SiteIndex(site), view.TableIndex("services")}
@@ -86,6 +86,19 @@ func (n *neighbourSender) sendChanges(ctx context.Context, watch *state.View, no
 	}
 	n.held, n.exact = nil, false // the edge may have a part of it
 	return n.outcomes.noteFailure(ctx, n.s.log, "services of neighbours not delivered to the edge", err)
+}
+
+// hasNeighbours reports whether there are other nodes at a site, and has watch watch that.
+func (n *neighbourSender) hasNeighbours(watch *state.View, site string) bool {
+	if site == "" {
+		return false
+	}
+	for other := range watch.NodesOfSite(site) {
+		if other.ID != n.s.node {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *neighbourSender) trySendChanges(ctx context.Context, view *state.View, site string) error {

@@ -149,7 +149,6 @@ func TestServicesOfNeighboursAreDelivered(t *testing.T) {
 	n.place(node2, alloc2, till, dns, fleet.Service{Name: "mesh", Provider: fleet.ProviderConsul, PortLabel: "81"})
 	n.place(node9, alloc9, till)
 	second, _ := n.run(node2, "agent-2", alloc2), n.run(node9, "agent-9", alloc9)
-	n.describeAt(node2, "shop-17", "2")
 	n.describeAt(node9, "shop-18", "9")
 
 	w := n.h.mustDial(t, node1)
@@ -158,7 +157,8 @@ func TestServicesOfNeighboursAreDelivered(t *testing.T) {
 	served := make(chan struct{})
 	go func() { defer close(served); n.serveServices(ctx, w) }()
 	w.openSession(1, "agent-1")
-	n.describeAt(node1, "shop-17", "1") // until now it has no site, and is asked nothing
+	n.describeAt(node1, "shop-17", "1") // until now it has no site
+	n.describeAt(node2, "shop-17", "2") // until now it has no neighbour, and is asked nothing
 	id := string(alloc2) + "-group-g-"
 	edge2 := fmt.Sprintf("edge-%s(%s)", fleet.Short(node2), fleet.Short(node2))
 	tillAt := func(ip string) string { return id + "till-80=till.default@" + edge2 + ":" + ip + `:80:true["main"]` }
