@@ -329,12 +329,11 @@ func (a *Allocs) storeData(ctx context.Context, w journal.DesiredAlloc, from fle
 // the reason.
 func (a *Allocs) noteFailedCopy(ctx context.Context, w journal.DesiredAlloc, from fleet.AllocID, reason error) error {
 	id := w.Alloc.ID
-	a.moving.mu.Lock()
-	d := a.moving.awaited[id]
-	if d == nil { // it waits no more
-		a.moving.mu.Unlock()
-		return reason
+	if _, _, err := a.findAwaiting(ctx, id); err != nil {
+		return reason // it waits no more
 	}
+	a.moving.mu.Lock()
+	d := a.moving.awaitedBy(id)
 	d.failed++
 	failed := d.failed
 	a.moving.mu.Unlock()

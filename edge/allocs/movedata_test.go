@@ -231,6 +231,11 @@ func TestMovedData(t *testing.T) {
 			}
 			s.wantStatus("new", fleet.ClientComplete)
 			s.wantNoIncoming()
+			s.n.withLock(func() {
+				if last := s.n.rows[len(s.n.rows)-1]; last.ClientStatus != fleet.ClientComplete {
+					s.Errorf("after its end: %+v", last)
+				}
+			})
 		}},
 		{"two copies at once", func(s *stickyTest) {
 			archive := archiveOfOld(s.T)

@@ -110,6 +110,24 @@ func (e *dataEdge) next(want string) {
 	}
 }
 
+// askForData asks the hub for data, which no edge may do, and expects no answer.
+func (e *dataEdge) askForData(id fleet.AllocID) {
+	e.tb.Helper()
+	stream, err := e.conn.Open(e.tb.Context())
+	if err == nil {
+		err = syncproto.NewWriter(stream).Write(syncproto.Request{Kind: syncproto.RequestData, Alloc: id})
+	}
+	if err == nil {
+		err = stream.SetReadDeadline(time.Now().Add(time.Second))
+	}
+	if err != nil {
+		e.tb.Fatal(err)
+	}
+	if m, err := syncproto.NewReader(stream).Read(); err == nil {
+		e.tb.Errorf("the hub answered %+v", m)
+	}
+}
+
 // placeMoving places an allocation whose data moves with it.
 func (h *hub) placeMoving(node fleet.NodeID, id, previous fleet.AllocID) {
 	h.tb.Helper()
@@ -155,7 +173,10 @@ func TestDataIsBrought(t *testing.T) {
 	old.next("data aaaaaaaa")
 	target.next("takedata aaaaaaaa sales of June")
 	old.next("releasedata aaaaaaaa")
+	other.askForData(alloc1)
 	select {
+	case got := <-old.requests:
+		t.Errorf("another edge could ask: %s", got)
 	case got := <-other.requests:
 		t.Errorf("another edge was asked: %s", got)
 	default:
