@@ -109,8 +109,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// TestRebootWithoutALink reboots a machine with tasks of each driver. How long that may take is for `run reboot` on a
-// quiet machine to judge.
+// TestRebootWithoutALink reboots a machine with tasks of each driver, those of exec with secrets. How long that may take
+// is for `run reboot` on a quiet machine to judge.
 func TestRebootWithoutALink(t *testing.T) {
 	for _, driver := range real.Drivers() {
 		t.Run(driver, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestRebootWithoutALink(t *testing.T) {
 			if why := missingFor(driver); why != "" {
 				t.Skip(why)
 			}
-			results, err := (real.Reboot{Ground: g, Drivers: []string{driver}, Boots: 2, Tasks: 3}).Measure(t.Context())
+			results, err := (real.Reboot{Ground: g, Drivers: []string{driver}, Boots: 2, Tasks: 3, Secrets: driver == "exec"}).Measure(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

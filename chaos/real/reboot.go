@@ -27,7 +27,8 @@ type Reboot struct {
 	Drivers []string // measured one after the other, each on a fleet of its own
 	Boots   int      // of each driver
 	Tasks   int      // of each driver
-	Table   string   // file whose table "reboot" is replaced by the results; "": none
+	Secrets bool     // tasks have a variable, templates and identities
+	Table   string   // file whose table "reboot", or "reboot-secrets", is replaced by the results; "": none
 }
 
 // rebootBound is the time after which the run fails if the tasks do not run, at first and after a reboot.
@@ -71,7 +72,11 @@ func (b Reboot) Run(ctx context.Context) error {
 		}
 		table.addRow("`"+r.Driver+"`", seconds(percentile(r.Tasks, 50)), seconds(p99), seconds(longest(r.Tasks)), seconds(limit), daemon)
 	}
-	return errors.Join(append(errs, table.replaceIn(b.Table, "reboot", fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)))...)
+	name := "reboot"
+	if b.Secrets {
+		name = "reboot-secrets"
+	}
+	return errors.Join(append(errs, table.replaceIn(b.Table, name, fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)))...)
 }
 
 // Measure measures each driver, and prints the times. It returns the results of the drivers that could be measured,
@@ -129,6 +134,11 @@ func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, 
 	if err := s.requireDriver(ctx, m.driver); err != nil {
 		return result, err
 	}
+	if b.Secrets {
+		if err := s.giveSecrets(ctx, job); err != nil {
+			return result, err
+		}
+	}
 	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return result, err
 	}
@@ -149,6 +159,11 @@ func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, 
 	for boot := range b.Boots {
 		if err := m.rebootOnce(ctx, &result); err != nil {
 			return result, fmt.Errorf("boot %d: %w", boot+1, err)
+		}
+		if b.Secrets {
+			if err := m.checkSecrets(); err != nil {
+				return result, fmt.Errorf("boot %d: %w", boot+1, err)
+			}
 		}
 	}
 	slices.Sort(result.Tasks)
