@@ -53,6 +53,8 @@ func (r *registry) Cluster() (state.Cluster, error) {
 }
 func (r *registry) Known(role, name string) bool { return r.known[role+":"+name] }
 func (r *registry) Token(id string) (*state.JoinToken, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	t, ok := r.tokens[id]
 	return t, ok
 }
@@ -87,6 +89,8 @@ func (r *registry) recorded() []state.Certificate {
 
 func (r *registry) mustToken(ttl time.Duration, roles ...string) identity.Token {
 	t, kept := pki.NewToken(*r.cluster, roles, ttl, start)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tokens[kept.ID] = &kept
 	return t
 }
