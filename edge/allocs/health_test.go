@@ -99,6 +99,14 @@ func TestHealth(t *testing.T) {
 			c.passVirtualTime(time.Hour)
 			c.wantHealthRows(wellSaid) // later changes concern the hub
 		}},
+		{"without a deadline", func(u *fleet.Update) { u.HealthyDeadline = 0 }, func(c *healthTest) {
+			c.recordTaskState(down)
+			c.passVirtualTime(24 * time.Hour)
+			c.wantHealthRows("")
+			c.recordTaskState(up)
+			c.passVirtualTime(10 * time.Second)
+			c.wantHealthRows(wellSaid)
+		}},
 		{"C53 a restart begins the time anew", nil, func(c *healthTest) {
 			c.passVirtualTime(5 * time.Second)
 			c.recordTaskState(down)

@@ -251,6 +251,9 @@ func TestStopsWithoutTheirDelay(t *testing.T) {
 				if got := m.eventOffsets(begin, fleet.TaskWaitsToStop, fleet.TaskKilling); got != tc.want {
 					t.Errorf("%s, want %s", got, tc.want)
 				}
+				if ends := m.eventOffsets(begin, fleet.TaskTerminated); strings.Count(ends, fleet.TaskTerminated) != 2 {
+					t.Errorf("the exits that were seen: %s; want those of both tasks", ends)
+				}
 				m.mustStarts("a/1", "b/1")
 			})
 		})

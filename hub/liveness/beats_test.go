@@ -153,6 +153,9 @@ func TestFollowersForwardInBatches(t *testing.T) {
 		if heard, ok := leader.LastHeard(); !ok || len(heard) != 3 {
 			t.Errorf("the leader heard %v (%v), want all three", slices.Sorted(maps.Keys(heard)), ok)
 		}
+		if heard, err := leader.LastContact(t.Context(), nil); err != nil || len(heard) != 3 {
+			t.Errorf("the leader, which asks nobody, knows of %v (%v), want all three", slices.Sorted(maps.Keys(heard)), err)
+		}
 		if _, ok := follower.LastHeard(); ok {
 			t.Error("a follower says when nodes were heard")
 		}
