@@ -120,9 +120,10 @@ func (a *archiveWriter) writeHeader(info fs.FileInfo, target, name string) error
 	return a.tar.WriteHeader(h)
 }
 
-// writeFile writes a regular file. Another kind of file that has taken its place is left out.
+// writeFile writes a regular file. Another kind of file that has taken its place is left out; of a link, root follows only
+// one that stays inside.
 func (a *archiveWriter) writeFile(root *os.Root, part, name string) (err error) {
-	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
