@@ -110,6 +110,14 @@ func (m *movingData) isAwaited(id fleet.AllocID) bool {
 	return m.awaited[id] != nil
 }
 
+// isTaking reports whether the data of an allocation is being written: TakeData journals what comes of it.
+func (m *movingData) isTaking(id fleet.AllocID) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	d := m.awaited[id]
+	return d != nil && d.taking
+}
+
 // dropRecords drops what is known of an allocation.
 func (m *movingData) dropRecords(id fleet.AllocID) {
 	m.mu.Lock()
@@ -163,7 +171,7 @@ func (a *Allocs) awaitData(ctx context.Context, desired map[fleet.AllocID]journa
 		return "its journal cannot be read", again, err
 	case settled:
 		return "", again, nil
-	case a.hasFolder(id): // the agent ended between the renaming and its row
+	case a.hasFolder(id) && !a.moving.isTaking(id): // the agent ended between the renaming and its row
 		if err := a.settleData(ctx, w, "has the data of allocation "+fleet.Short(from)+" of another edge"); err != nil {
 			return "its journal cannot be written", again, err
 		}
