@@ -13,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"skerry/drivers"
 	"skerry/drivers/supervised"
 	"skerry/fleet"
@@ -92,7 +90,7 @@ func (i *Isolation) unpackOnce(ctx context.Context, cfg drivers.TaskConfig, layo
 	}
 	err := writeUser(filepath.Join(part, usersDir, filepath.Base(user)), cfg)
 	if err == nil {
-		err = flushFolder(part)
+		err = durable.FlushFolder(part)
 	}
 	if err == nil {
 		err = durable.Rename(part, dir)
@@ -172,15 +170,6 @@ func isUsed(dir string) bool {
 		}
 	}
 	return err != nil && !errors.Is(err, fs.ErrNotExist)
-}
-
-// flushFolder makes all writes to the file system of a folder durable.
-func flushFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(unix.Syncfs(int(f.Fd())), f.Close())
 }
 
 // maxAccounts bounds the bytes that are read of an image's passwd or group.
