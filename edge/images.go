@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"skerry/edge/diskspace"
 	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
@@ -43,15 +42,8 @@ func (e *Edge) collectImages(ctx context.Context) {
 // isDiskShort reports whether the use of the disk of a folder is above the thresholds for collections. An unknown use
 // is not.
 func (e *Edge) isDiskShort(dir string) bool {
-	var u diskspace.Usage
-	var err error
-	if u.Free, u.Total, err = e.cfg.FreeSpace(dir); err != nil {
-		return false
-	}
-	if u.FreeInodes, u.TotalInodes, err = e.cfg.FreeInodes(dir); err != nil {
-		return false
-	}
-	return e.cfg.Collect.IsShort(u)
+	u, err := e.measureDiskOf(dir)
+	return err == nil && e.cfg.Collect.IsShort(u)
 }
 
 // configsWithImages returns the config blocks of a driver's tasks whose images must stay.

@@ -68,15 +68,22 @@ func (e *Edge) openSpace() (err error) {
 }
 
 // measureDisk returns the use of the disk of the data directory.
-func (e *Edge) measureDisk() (u diskspace.Usage, err error) {
-	if u.Free, u.Total, err = e.cfg.FreeSpace(e.dir.File()); err != nil {
-		return diskspace.Usage{}, err
-	}
-	if u.FreeInodes, u.TotalInodes, err = e.cfg.FreeInodes(e.dir.File()); err != nil {
+func (e *Edge) measureDisk() (diskspace.Usage, error) {
+	u, err := e.measureDiskOf(e.dir.File())
+	if err != nil {
 		return diskspace.Usage{}, err
 	}
 	u.ReserveFreed = e.dir.Space().Full()
 	return u, nil
+}
+
+// measureDiskOf returns the use of the disk of a folder.
+func (e *Edge) measureDiskOf(dir string) (u diskspace.Usage, err error) {
+	if u.Free, u.Total, err = e.cfg.FreeSpace(dir); err != nil {
+		return u, err
+	}
+	u.FreeInodes, u.TotalInodes, err = e.cfg.FreeInodes(dir)
+	return u, err
 }
 
 // evictStored removes at least so many bytes of stored contents that no allocation pins, or all such contents.
