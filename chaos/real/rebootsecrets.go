@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"skerry/fleet"
 )
@@ -36,7 +35,7 @@ func (m *coldMachine) checkSecrets() error {
 	for _, id := range m.allocs {
 		for file, holds := range map[string]string{"secrets/password": password, "local/alloc": string(id), "secrets/nomad_token": ".", "secrets/nomad_bank.jwt": "."} {
 			text, err := os.ReadFile(filepath.Join(m.edge.Dir, "allocs", string(id), "main", file))
-			if err != nil || !strings.Contains(string(bytes.TrimSpace(text)), holds) {
+			if err != nil || !bytes.Contains(text, []byte(holds)) {
 				return fmt.Errorf("%w: the task of allocation %s runs, and its %s holds %q (%v)", ErrViolated, fleet.Short(id), file, text, err)
 			}
 		}

@@ -36,16 +36,6 @@ func (h *Hook) awaitYoung(ctx context.Context, p *runner.Preparation, i int) err
 	return nil
 }
 
-// hasMaxAge reports whether a template of the task has a max_age.
-func hasMaxAge(t *fleet.Task) bool {
-	for i := range t.Templates {
-		if t.Templates[i].MaxAge > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // endOld tells the task of each template that has become too old, once for each absence of the hubs.
 func (w *watch) endOld(ctx context.Context) error {
 	for i := range w.p.Task.Templates {

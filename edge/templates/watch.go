@@ -45,8 +45,9 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 			watched = append(watched, i)
 		}
 	}
+	ages := slices.ContainsFunc(p.Task.Templates, func(t fleet.Template) bool { return t.MaxAge > 0 })
 	err := w.tellTask(ctx, pending)
-	for err == nil && (len(watched) > 0 || hasMaxAge(p.Task)) && pace.Rest(ctx, h.cfg.Poll) {
+	for err == nil && (len(watched) > 0 || ages) && pace.Rest(ctx, h.cfg.Poll) {
 		if err = w.endOld(ctx); err != nil {
 			break
 		}
