@@ -164,3 +164,23 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// The oldest file may be removed between the list of files and its opening: the entries of the others are read.
+func TestFileThatIsRemovedMeanwhile(t *testing.T) {
+	cfg := config(filepath.Join(t.TempDir(), "audit"))
+	cfg.FileBytes = 400
+	l := mustOpen(t, cfg)
+	for range 10 {
+		l.Append(api.AuditEntry{Verb: "PUT", Object: "/v1/jobs"})
+	}
+	oldest := filepath.Join(cfg.Dir, "00000000000000000001.jsonl")
+	if err := os.Remove(oldest); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("nowhere", oldest); err != nil { // it is listed, and not there
+		t.Fatal(err)
+	}
+	if entries := mustRead(t, l, 0); len(entries) == 0 || entries[0].Seq == 1 || entries[len(entries)-1].Seq != 10 {
+		t.Errorf("read: %+v", entries)
+	}
+}

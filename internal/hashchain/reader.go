@@ -77,23 +77,22 @@ func (r *Reader[E]) openNext() error {
 	if err != nil {
 		return err
 	}
-	if len(firsts) == 0 {
-		return io.EOF
+	for len(firsts) > 1 && firsts[1] <= r.after+1 {
+		firsts = firsts[1:] // all lines of the first are before
 	}
-	first := firsts[0]
-	for _, f := range firsts {
-		if f <= r.after+1 {
-			first = f
+	var file *os.File
+	for ; len(firsts) > 0; firsts = firsts[1:] {
+		if file, err = os.Open(r.log.filePath(firsts[0])); !errors.Is(err, fs.ErrNotExist) {
+			break // otherwise it was the oldest one, and is removed by now
 		}
 	}
-	file, err := os.Open(r.log.filePath(first))
-	if errors.Is(err, fs.ErrNotExist) {
-		return io.EOF // it was the oldest one
+	if len(firsts) == 0 {
+		return io.EOF
 	}
 	if err != nil {
 		return err
 	}
-	if first != r.first {
+	if first := firsts[0]; first != r.first {
 		r.first, r.at, r.start = first, first, 0
 		r.after = max(r.after, first-1)
 	}
