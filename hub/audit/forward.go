@@ -35,64 +35,68 @@ type Destination interface {
 // Forward sends each entry to a destination, in order and at least once, until ctx ends. Entries wait in the files of the
 // audit while the destination takes none.
 func (l *Log) Forward(ctx context.Context, to Destination) error {
-	pause, said := shortestPause, ""
-	for ctx.Err() == nil {
-		sent, err := l.forwardSome(ctx, to)
+	for pause, said := shortestPause, ""; ; {
+		err := l.forwardEntries(ctx, to, func(last uint64) {
+			if said != "" {
+				l.cfg.Log.Info("audit is sent again", "to", to.Name(), "last", last)
+			}
+			pause, said = shortestPause, ""
+		})
 		if ctx.Err() != nil {
-			break
+			return nil
 		}
-		switch {
-		case err != nil && err.Error() != said:
+		if err.Error() != said {
 			said = err.Error()
 			l.cfg.Log.Error("audit not sent: trying again", "to", to.Name(), "error", err)
-		case err == nil && said != "":
-			said = ""
-			l.cfg.Log.Info("audit is sent again", "to", to.Name(), "last", sent)
-		}
-		if err == nil {
-			pause = shortestPause
 		}
 		if !pace.Rest(ctx, pause) {
-			break
+			return nil
 		}
-		if err != nil {
-			pause = min(2*pause, longestPause)
-		}
+		pause = min(2*pause, longestPause)
 	}
-	return nil
 }
 
-// forwardSome waits for entries and sends them, until there are none or something fails. It returns the number of the last
-// one that was sent.
-func (l *Log) forwardSome(ctx context.Context, to Destination) (uint64, error) {
+// forwardEntries sends entries until something fails or ctx ends: its error is never nil. It calls taken with the number of
+// the last entry of each part that the destination took.
+func (l *Log) forwardEntries(ctx context.Context, to Destination, taken func(last uint64)) error {
 	sent, err := l.readSent(to)
 	if err != nil {
-		return 0, err
-	}
-	if err := l.AwaitAfter(ctx, sent); err != nil {
-		return sent, err
+		return err
 	}
 	r := l.ReadAfter(sent)
 	defer r.Close()
 	for {
+		if err := l.AwaitAfter(ctx, sent); err != nil {
+			return err
+		}
 		// A line that a loss of power takes must not have been sent: another one would get its number.
 		durableTo, err := l.Flush()
 		if err != nil {
-			return sent, err
+			return err
 		}
 		lines, err := readBatch(r, durableTo)
-		if err != nil || len(lines) == 0 {
-			return sent, err
+		if err != nil {
+			return err
 		}
-		if missing := r.Last() - sent - uint64(len(lines)); missing > 0 {
-			l.cfg.Log.Error("entries of the audit were removed before they were sent", "to", to.Name(), "entries", missing)
+		if len(lines) > 0 {
+			if missing := r.Last() - sent - uint64(len(lines)); missing > 0 {
+				l.cfg.Log.Error("entries of the audit were removed before they were sent", "to", to.Name(), "entries", missing)
+			}
+			if err := to.Send(ctx, lines); err != nil {
+				return err
+			}
+			sent = r.Last()
+			if err := durable.Replace(l.sentFile(to), fmt.Appendf(nil, "%d\n", sent), 0o600); err != nil {
+				return err
+			}
+			taken(sent)
 		}
-		if err := to.Send(ctx, lines); err != nil {
-			return sent, err
+		if len(lines) > 0 && sent < durableTo {
+			continue
 		}
-		sent = r.Last()
-		if err := durable.Replace(l.sentFile(to), fmt.Appendf(nil, "%d\n", sent), 0o600); err != nil {
-			return sent, err
+		r.Close() // it goes on where it was: entries that come together are sent together
+		if !pace.Rest(ctx, shortestPause) {
+			return ctx.Err()
 		}
 	}
 }

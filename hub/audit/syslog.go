@@ -102,8 +102,8 @@ const (
 	maxDatagram = 8 << 10
 )
 
-// frameMessage returns a line as a message in the form of RFC 5424; that of RFC 3164 for the machine's own server, which knows no
-// other. On a stream its length is before it (RFC 6587).
+// frameMessage returns a line as a message in the form of RFC 5424, or in that of RFC 3164 for the machine's own server, which
+// knows no other. On a stream its length is before it (RFC 6587).
 func (s *Syslog) frameMessage(line []byte) []byte {
 	now := time.Now()
 	if s.network == "unixgram" {
