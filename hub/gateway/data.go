@@ -55,13 +55,8 @@ type dataRetry struct {
 func newDataMover(s *session, wake func()) *dataMover {
 	m := &dataMover{s: s, wake: wake, done: map[fleet.AllocID]bool{}, told: map[fleet.AllocID]toldReason{}, retries: map[fleet.AllocID]dataRetry{}}
 	m.request = func(ctx context.Context, req syncproto.Request) error {
-		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
-		defer cancel()
-		out, err := openRequest(ctx, s.conn, req)
-		if err != nil {
-			return err
-		}
-		return out.Close()
+		_, err := s.sendDelivery(ctx, req, 0)
+		return err
 	}
 	m.take = func(ctx context.Context, alloc fleet.AllocID, data io.ReadCloser, moved func()) error {
 		return sendData(ctx, s, alloc, data, moved)

@@ -2,9 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"time"
 
 	"skerry/fleet"
@@ -33,17 +30,10 @@ type identitySender struct {
 
 func newIdentitySender(s *session) *identitySender {
 	i := &identitySender{s: s}
-	i.request = func(ctx context.Context, list []syncproto.DeliveredIdentity) (held []syncproto.DeliveredIdentity, err error) {
-		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
-		defer cancel()
-		out, err := openRequest(ctx, s.conn, syncproto.Request{Kind: syncproto.RequestIdentities, Identities: list})
+	i.request = func(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error) {
+		text, err := s.sendDelivery(ctx, syncproto.Request{Kind: syncproto.RequestIdentities, Identities: list}, syncproto.MaxHeldIdentities)
 		if err != nil {
 			return nil, err
-		}
-		defer func() { err = errors.Join(err, out.Close()) }()
-		text, err := io.ReadAll(io.LimitReader(out, syncproto.MaxHeldIdentities+1))
-		if err != nil {
-			return nil, fmt.Errorf("ask the edge for its identities: %w", err)
 		}
 		return syncproto.DecodeIdentities(text)
 	}

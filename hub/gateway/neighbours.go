@@ -3,9 +3,7 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -47,20 +45,14 @@ type neighbourInputs struct {
 
 func newNeighbourSender(s *session) *neighbourSender {
 	n := &neighbourSender{s: s}
-	n.request = func(ctx context.Context, req syncproto.Request) (held []syncproto.DeliveredService, err error) {
-		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
-		defer cancel()
-		out, err := openRequest(ctx, s.conn, req)
-		if err != nil {
+	n.request = func(ctx context.Context, req syncproto.Request) ([]syncproto.DeliveredService, error) {
+		if req.Exact || len(req.Services) > 0 {
+			_, err := s.sendDelivery(ctx, req, 0)
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, out.Close()) }()
-		if req.Exact || len(req.Services) > 0 {
-			return nil, nil
-		}
-		text, err := io.ReadAll(io.LimitReader(out, syncproto.MaxHeldServices+1))
+		text, err := s.sendDelivery(ctx, req, syncproto.MaxHeldServices)
 		if err != nil {
-			return nil, fmt.Errorf("ask the edge for the services of its neighbours: %w", err)
+			return nil, err
 		}
 		return syncproto.DecodeServices(text)
 	}

@@ -52,6 +52,28 @@ func (s *session) requestFromEdge(ctx context.Context, req syncproto.Request, nu
 		WithHint("its link is down, or very slow; ask again when it is back")
 }
 
+// deliveryTimeout bounds a request that delivers what allocations wait for.
+const deliveryTimeout = 10 * time.Second
+
+// sendDelivery sends a request to the session's edge, and returns what follows the Reply, of which it reads limit bytes and one
+// more; with 0 nothing follows.
+func (s *session) sendDelivery(ctx context.Context, req syncproto.Request, limit int64) (held []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, deliveryTimeout)
+	defer cancel()
+	out, err := openRequest(ctx, s.conn, req)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, out.Close()) }()
+	if limit == 0 {
+		return nil, nil
+	}
+	if held, err = io.ReadAll(io.LimitReader(out, limit+1)); err != nil {
+		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
+	}
+	return held, nil
+}
+
 // openRequest opens a stream to an edge, sends a request, and returns the stream after the edge's
 // Reply. Writes to it reach the edge. The stream is aborted when ctx ends.
 func openRequest(ctx context.Context, conn *transport.Conn, req syncproto.Request) (io.ReadWriteCloser, error) {

@@ -3,9 +3,6 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -33,17 +30,10 @@ type siteCodeInputs struct {
 
 func newSiteCodeSender(s *session) *siteCodeSender {
 	c := &siteCodeSender{s: s}
-	c.request = func(ctx context.Context, list []syncproto.DeliveredSiteCode) (held []syncproto.DeliveredSiteCode, err error) {
-		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
-		defer cancel()
-		out, err := openRequest(ctx, s.conn, syncproto.Request{Kind: syncproto.RequestSiteCodes, SiteCodes: list})
+	c.request = func(ctx context.Context, list []syncproto.DeliveredSiteCode) ([]syncproto.DeliveredSiteCode, error) {
+		text, err := s.sendDelivery(ctx, syncproto.Request{Kind: syncproto.RequestSiteCodes, SiteCodes: list}, syncproto.MaxHeldSiteCodes)
 		if err != nil {
 			return nil, err
-		}
-		defer func() { err = errors.Join(err, out.Close()) }()
-		text, err := io.ReadAll(io.LimitReader(out, syncproto.MaxHeldSiteCodes+1))
-		if err != nil {
-			return nil, fmt.Errorf("ask the edge for its site codes: %w", err)
 		}
 		return syncproto.DecodeSiteCodes(text)
 	}

@@ -7,19 +7,14 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
 
-const (
-	// variablesBytes is how many bytes of variables a request has, apart from the last one's.
-	variablesBytes = 256 << 10
-	// variablesTimeout bounds a request with variables: allocations wait for it.
-	variablesTimeout = 10 * time.Second
-)
+// variablesBytes is how many bytes of variables a request has, apart from the last one's.
+const variablesBytes = 256 << 10
 
 // variableKey identifies a variable.
 type variableKey struct{ namespace, path string }
@@ -43,13 +38,8 @@ type variableSender struct {
 func newVariableSender(s *session) *variableSender {
 	v := &variableSender{s: s, sent: map[variableKey]fleet.Index{}, deleted: map[variableKey]fleet.Index{}}
 	v.request = func(ctx context.Context, req syncproto.Request) error {
-		ctx, cancel := context.WithTimeout(ctx, variablesTimeout)
-		defer cancel()
-		out, err := openRequest(ctx, s.conn, req)
-		if err != nil {
-			return err
-		}
-		return out.Close()
+		_, err := s.sendDelivery(ctx, req, 0)
+		return err
 	}
 	return v
 }
