@@ -4,26 +4,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/internal/ownthread"
 )
 
 // WithMount calls do, on a thread in a mount namespace of its own, with the layers mounted at their root. The processes
 // that do starts keep the namespace; this process does not see the mount.
 func (l *Layers) WithMount(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // the thread ends with this goroutine, and its namespace with it
-		done <- func() error {
-			if err := l.mountLayers(); err != nil {
-				return err
-			}
-			return do()
-		}()
-	}()
-	return <-done
+	return ownthread.Run(func() error {
+		if err := l.mountLayers(); err != nil {
+			return err
+		}
+		return do()
+	})
 }
 
 // mountLayers moves the thread into a new mount namespace, which still sees new mounts of the machine, and mounts the layers.

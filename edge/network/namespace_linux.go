@@ -4,9 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 
 	"golang.org/x/sys/unix"
+
+	"skerry/internal/ownthread"
 )
 
 // createNamespace makes a network namespace with a loopback interface, and mounts it on a file, which keeps it alive.
@@ -18,13 +19,7 @@ func createNamespace(path string) error {
 	if err := f.Close(); err != nil {
 		return fmt.Errorf("make the file of a network namespace: %w", err)
 	}
-	done := make(chan error, 1)
-	go func() {
-		// The thread has another network from now on: it is never unlocked, and ends with the goroutine.
-		runtime.LockOSThread()
-		done <- mountNewNamespace(path)
-	}()
-	if err := <-done; err != nil {
+	if err := ownthread.Run(func() error { return mountNewNamespace(path) }); err != nil {
 		return fmt.Errorf("make a network namespace: %w", err)
 	}
 	return nil

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"skerry/edge/network"
 	"skerry/edge/runner"
 	"skerry/fleet"
+	"skerry/internal/ownthread"
 )
 
 const (
@@ -151,22 +151,18 @@ func (m *machine) mustPrepare(h *network.Hook, p *runner.Preparation) drivers.Ne
 // inNamespace calls do on a thread in a network namespace.
 func inNamespace(tb testing.TB, path string, do func() error) {
 	tb.Helper()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+	err := ownthread.Run(func() error {
 		f, err := os.Open(path)
 		if err != nil {
-			done <- err
-			return
+			return err
 		}
 		defer f.Close()
 		if err := unix.Setns(int(f.Fd()), unix.CLONE_NEWNET); err != nil {
-			done <- err
-			return
+			return err
 		}
-		done <- do()
-	}()
-	if err := <-done; err != nil {
+		return do()
+	})
+	if err != nil {
 		tb.Fatalf("in the namespace %s: %v", path, err)
 	}
 }
