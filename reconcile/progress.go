@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +68,7 @@ func (r *rollout) expectedHealthy() int {
 
 // needsToJoinDeployment reports whether an unchanged running allocation that is not known to be healthy
 // joins the deployment. Its edge reports health once for each deployment, so this one would otherwise wait
-// in vain.
+// in vain. While nothing has begun a deployment, the allocation is noted in mayJoin.
 func (r *rollout) needsToJoinDeployment(m *member) bool {
 	if r.update == nil || r.holdReason != "" || m.kind != kindRunning || m.held || r.isHealthyNewest(m) {
 		return false
@@ -76,11 +77,33 @@ func (r *rollout) needsToJoinDeployment(m *member) bool {
 		if _, part := dep.TaskGroups[r.g.Name]; !part || m.a.DeploymentID == dep.ID {
 			return false
 		}
-	} else if !r.changes && r.outdated == 0 && (r.d.versionSucceeded || m.a.JobVersion == r.d.in.Job.Version) {
-		return false // this group begins no deployment
+	} else if r.outdated == 0 && (r.d.versionSucceeded || m.a.JobVersion == r.d.in.Job.Version) {
+		r.mayJoin = append(r.mayJoin, m)
+		return false
 	}
 	r.changes = true
 	return true
+}
+
+// joinNewDeployment adds to a new deployment the unchanged allocations that join it.
+func (d *decision) joinNewDeployment(dep *fleet.Deployment) {
+	joins := map[fleet.AllocID]bool{}
+	for _, r := range d.rollouts {
+		if _, part := dep.TaskGroups[r.g.Name]; !part {
+			continue
+		}
+		for _, m := range r.mayJoin {
+			joins[m.a.ID] = true
+			if !m.reconnecting {
+				d.updateInPlace(m, diff.GroupSame)
+			}
+		}
+	}
+	d.out.Kept = slices.DeleteFunc(d.out.Kept, func(c Change) bool { return joins[c.Alloc.ID] })
+	for i := range d.out.Reconnects {
+		c := &d.out.Reconnects[i]
+		c.Update = c.Update || joins[c.Alloc.ID]
+	}
 }
 
 // needsAnotherAttempt reports whether a failed allocation of an earlier version, which its reschedule

@@ -30,6 +30,7 @@ type rollout struct {
 	nextWindow        Window                // of the closed windows of the outdated, the one that opens first
 	neverRun          bool                  // no allocation was ever placed for the newest version
 	changes           bool                  // an allocation gets the newest version, or waits for it
+	mayJoin           []*member             // unchanged allocations that join a deployment if one begins
 	healthy           int                   // name indexes, or nodes, that are healthy with the newest version
 	deferred          int                   // name indexes, or nodes, that are deferred
 	unrelatedFailures int                   // failures that this deployment does not count; see isUnrelatedFailure
@@ -239,6 +240,7 @@ func (d *decision) beginOrEndDeployment() {
 	if current == nil && slices.ContainsFunc(d.rollouts, func(r *rollout) bool { return r.update != nil && r.changes && r.total > 0 }) {
 		current = d.newDeployment()
 		d.out.Deployment = current
+		d.joinNewDeployment(current)
 	}
 	if !current.Active() {
 		return
