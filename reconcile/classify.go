@@ -33,6 +33,7 @@ type member struct {
 	held            bool    // somebody on site stopped it, and the newest version does not overrule that
 	isDuplicate     bool    // it could be the current allocation, and another one is
 	newerNotRunning bool    // it is a duplicate only because it does not run yet, although it is newer
+	hasTurn         bool    // it is not healthy yet, so that it has a turn of its rollout already
 	rules           Absence // of its group and node pool
 	reason          string  // for people: why replaying, disconnecting, lost, or a duplicate
 }

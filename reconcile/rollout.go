@@ -109,7 +109,7 @@ func (r *rollout) accountForAlloc(m *member) {
 	dep := r.d.deployment
 	system := r.d.isSystemJob()
 	if (dep == nil || m.a.DeploymentID != dep.ID) && m.kind == kindRunning && m.isNotYetHealthy() && !m.isDuplicate && !r.d.needsDestructiveUpdate(m.a) {
-		r.turnsLeft = max(r.turnsLeft-1, 0) // it is starting, or not healthy yet in an earlier deployment
+		r.giveTurn(m) // it is starting, or not healthy yet in an earlier deployment
 	}
 	if !m.isNotYetHealthy() || m.isDuplicate || system && m.kind == kindMigrating { // its replacement takes the turn
 		return
@@ -124,8 +124,16 @@ func (r *rollout) accountForAlloc(m *member) {
 	case system && m.kind == kindFailed: // it is restarted on its node
 	case m.a.DeploymentStatus.IsUnhealthy(), m.kind == kindFailed:
 		r.turnsLeft = 0
-	case r.turnsLeft > 0:
-		r.turnsLeft--
+	default:
+		r.giveTurn(m)
+	}
+}
+
+// giveTurn gives an allocation a turn. Its replacement needs no other.
+func (r *rollout) giveTurn(m *member) {
+	if !m.hasTurn {
+		m.hasTurn = true
+		r.turnsLeft = max(r.turnsLeft-1, 0)
 	}
 }
 
@@ -156,14 +164,14 @@ func (r *rollout) takeUpdateTurn(m *member) (ok bool, why string) {
 	case r.holdReason != "":
 		return false, r.holdReason
 	case m.kind == kindFailed || m.kind == kindCompleted || m.kind == kindLost:
-		r.turnsLeft = max(r.turnsLeft-1, 0)
+		r.giveTurn(m)
 		return true, ""
-	case r.turnsLeft == 0:
+	case r.turnsLeft == 0 && !m.hasTurn:
 		return false, fmt.Sprintf("%d at once", r.update.MaxParallel)
 	case !r.sites.hasSiteBudget(m, site):
 		return false, fmt.Sprintf("%d at once at site %s", r.update.MaxUnavailablePerSite, site)
 	}
-	r.turnsLeft--
+	r.giveTurn(m)
 	r.sites.countDestructiveUpdate(m, site)
 	return true, ""
 }
@@ -177,7 +185,7 @@ func (r *rollout) takeCanaryTurn(m *member) bool {
 		return false
 	}
 	r.canaryTurns--
-	r.turnsLeft = max(r.turnsLeft-1, 0)
+	r.giveTurn(m)
 	r.sites.countDestructiveUpdate(m, site)
 	return true
 }
