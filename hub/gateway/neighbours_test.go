@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ const alloc9 = fleet.AllocID("a9999999-0000-4000-8000-000000000000")
 type neighbourTest struct {
 	*testing.T
 	h        *hub
+	mu       sync.Mutex
 	held     map[string][]byte // sums of what the edge has, by id
 	requests chan string
 }
@@ -35,36 +37,10 @@ func (n *neighbourTest) serveServices(ctx context.Context, w *testEdge) {
 		if err != nil {
 			return
 		}
-		req := m.(syncproto.Request)
-		said := []string{req.Kind}
-		var text []byte
-		if !req.Exact && len(req.Services) == 0 {
-			said = append(said, "?")
-			var held []syncproto.DeliveredService
-			for id, sum := range n.held {
-				held = append(held, syncproto.DeliveredService{ID: id, Sum: sum})
-			}
-			if text, err = syncproto.EncodeServices(held); err != nil {
-				return
-			}
+		said, text, err := n.takeServices(m.(syncproto.Request))
+		if err == nil {
+			err = syncproto.NewWriter(stream).Write(syncproto.Reply{})
 		}
-		for _, d := range req.Services {
-			short := strings.TrimPrefix(d.ID, "_nomad-task-")
-			if d.Removed {
-				said = append(said, "-"+short)
-				delete(n.held, d.ID)
-				continue
-			}
-			said = append(said, fmt.Sprintf("%s=%s.%s@%s(%s):%s:%d:%t%q", short, d.Name, d.Namespace, d.NodeName, fleet.Short(d.Node), d.Address, d.Port, d.TCP, d.Tags))
-			n.held[d.ID] = d.Sum
-		}
-		if req.Exact {
-			said = append(said, "exact")
-		}
-		for _, id := range req.UnreachableNodes {
-			said = append(said, "away "+fleet.Short(id))
-		}
-		err = syncproto.NewWriter(stream).Write(syncproto.Reply{})
 		if err == nil {
 			_, err = stream.Tell(text)
 		}
@@ -77,6 +53,45 @@ func (n *neighbourTest) serveServices(ctx context.Context, w *testEdge) {
 			return
 		}
 	}
+}
+
+// takeServices keeps what a request brings. It returns what the request says, and the answer to one that asks what there is.
+func (n *neighbourTest) takeServices(req syncproto.Request) (said []string, text []byte, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	said = []string{req.Kind}
+	if !req.Exact && len(req.Services) == 0 {
+		said = append(said, "?")
+		var held []syncproto.DeliveredService
+		for id, sum := range n.held {
+			held = append(held, syncproto.DeliveredService{ID: id, Sum: sum})
+		}
+		text, err = syncproto.EncodeServices(held)
+	}
+	for _, d := range req.Services {
+		short := strings.TrimPrefix(d.ID, "_nomad-task-")
+		if d.Removed {
+			said = append(said, "-"+short)
+			delete(n.held, d.ID)
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s=%s.%s@%s(%s):%s:%d:%t%q", short, d.Name, d.Namespace, d.NodeName, fleet.Short(d.Node), d.Address, d.Port, d.TCP, d.Tags))
+		n.held[d.ID] = d.Sum
+	}
+	if req.Exact {
+		said = append(said, "exact")
+	}
+	for _, id := range req.UnreachableNodes {
+		said = append(said, "away "+fleet.Short(id))
+	}
+	return said, text, err
+}
+
+// heldServices returns a copy of the sums of what the edge has.
+func (n *neighbourTest) heldServices() map[string][]byte {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.held)
 }
 
 // want waits for the next request, and compares.
@@ -198,8 +213,8 @@ func TestServicesOfNeighboursAreDelivered(t *testing.T) {
 	n.describeAt(node1, "shop-17", "1")
 	n.want("?")
 	n.want(dnsAt("192.0.2.3"), "exact")
-	if !maps.EqualFunc(before, n.held, slices.Equal) {
-		t.Errorf("the edge has %q, want %q", n.held, before)
+	if held := n.heldServices(); !maps.EqualFunc(before, held, slices.Equal) {
+		t.Errorf("the edge has %q, want %q", held, before)
 	}
 	n.report(back, 2, fleet.ClientComplete, alloc2)
 	n.want("-"+id+"dns-53", "-"+id+"till-80", "exact")
