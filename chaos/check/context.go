@@ -122,7 +122,9 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 	gap := s.effectsIndex > 0 && (!known || before > s.effectsIndex)
 	if gap || o.Applied.Index <= s.effectsIndex {
 		told := *o.Applied
-		told.Effects = nil
+		if told.Effects = nil; gap {
+			told.behindGap = o.Applied.Effects
+		}
 		o.Applied = &told
 		return
 	}
@@ -133,6 +135,16 @@ func (s *runContext) learnEntryEffects(o *Observation) {
 	s.decided = s.firstAppliedAt(o.Applied)
 	s.registry.recordEffects(o.Applied.Effects, s.now)
 	s.registry.recordEndedAllocs(o.Applied.Effects.Batches)
+}
+
+// isBehindGap reports whether a hub has applied an entry whose effects are not known yet: it waits for those before it.
+func (s *runContext) isBehindGap() bool {
+	for _, index := range s.heard {
+		if index > s.effectsIndex {
+			return true
+		}
+	}
+	return false
 }
 
 // forgetEndedFacts drops requests older than keptRequests, and every forgetEvery the registry's ended work.

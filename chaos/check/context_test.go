@@ -40,7 +40,11 @@ func TestHubsBeginAtTheirOwnSnapshots(t *testing.T) {
 		observe(check.Observation{Fault: &ended})
 		applied("hub-1", 10, session(1, 5))
 		applied("hub-2", 30, rows(2, 7)) // it begins behind what hub-1 has shown
-		applied("hub-2", 31, rows(2, 8))
+		applied("hub-2", 31, check.Effects{Batches: rows(2, 8).Batches, Jobs: []check.JobChange{{Job: "key", Tag: "1"}}})
+		observe(check.Observation{Operation: &check.Operation{Client: "c", Does: check.OpRegister, Job: "key", Tag: "1", Outcome: check.OutcomeOK, Call: at}})
+		observe(check.Observation{Edge: &check.Edge{Name: "edge-1", NodeID: "n", Journal: &check.Journal{Last: 8, Acknowledged: 7}}})
+		observe(check.Observation{Edge: &check.Edge{Name: "edge-1", NodeID: "n", Journal: &check.Journal{Last: 8, Acknowledged: 8}}})
+		at += time.Minute // the others are slow
 		applied("hub-1", 11, rows(1, 6))
 		if !missing {
 			applied("hub-1", 20, session(2, 6))

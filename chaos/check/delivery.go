@@ -155,7 +155,7 @@ func (t *delivery) judgeAcknowledgedRow(s *runContext, name string, f *journalFa
 	case f.behind || s.isClonedMachine(name):
 	case j.Acknowledged < f.acknowledged:
 		s.reportViolation(NeverBack, name, "the acknowledged row went from %d back to %d", f.acknowledged, j.Acknowledged)
-	case logged && j.Acknowledged > f.acknowledged && j.Acknowledged > applied:
+	case logged && j.Acknowledged > f.acknowledged && j.Acknowledged > applied && !s.isBehindGap():
 		s.reportViolation(AcknowledgedSurvives, name, "the edge was told that row %d is applied: the log has rows up to %d", j.Acknowledged, applied)
 	}
 	f.acknowledged = j.Acknowledged

@@ -138,6 +138,8 @@ type Applied struct {
 	// Effects are the changes that it made. For each entry they are needed once, from any
 	// hub (see Monitor.Wants); nil: not observed.
 	Effects *Effects `json:",omitempty"`
+
+	behindGap *Effects // its effects if they do not count yet; see runContext.learnEntryEffects
 }
 
 // Effects are the changes that a command made to nodes, allocations, jobs and deployments, as far as checkers

@@ -97,13 +97,12 @@ func (t *replicas) judgeAppliedEntry(s *runContext, a *Applied) {
 		t.recordSnapshotInstall(s, last, a.Index)
 	}
 	t.hubs[a.Hub] = a.Index
-	if a.Effects != nil {
-		t.recordRegistrations(a)
-	}
+	t.recordRegistrations(a.Index, a.Effects)
+	t.recordRegistrations(a.Index, a.behindGap)
 	switch known := t.ringEntryAt(a.Index); {
 	case known.Index < a.Index:
 		*known = entry{*a, t.lives}
-		known.Effects = nil
+		known.Effects, known.behindGap = nil, nil
 	case known.Index == a.Index:
 		t.compareWithFirst(s, a, known)
 		known.State = cmp.Or(known.State, a.State)
@@ -140,11 +139,14 @@ func (t *replicas) compareWithFirst(s *runContext, a *Applied, first *entry) {
 	}
 }
 
-// recordRegistrations records the registrations with a tag that an entry applied.
-func (t *replicas) recordRegistrations(a *Applied) {
-	for _, j := range a.Effects.Jobs {
+// recordRegistrations records the registrations with a tag that an entry applied. nil: its effects were not observed.
+func (t *replicas) recordRegistrations(index fleet.Index, e *Effects) {
+	if e == nil {
+		return
+	}
+	for _, j := range e.Jobs {
 		if j.Tag != "" {
-			t.written.addEntry(written{j.Job, j.Tag}, a.Index)
+			t.written.addEntry(written{j.Job, j.Tag}, index)
 		}
 	}
 }
