@@ -36,7 +36,6 @@ test: ## every package, in random order, with the race detector where something 
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
 	$(GOTEST) -short -skip '^Test($(LONGEST))$$' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
-	$(MAKE) prometheus
 	@$(MAKE) --no-print-directory missing
 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
