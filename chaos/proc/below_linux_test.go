@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"skerry/chaos/proc"
 )
@@ -89,5 +90,30 @@ func TestBelowFindsTasksInContainers(t *testing.T) {
 		if got, err := proc.Below(filepath.Join(root, edge)); err != nil || !slices.Equal(got, want) {
 			t.Errorf("below %s there are %v, %v, want %v", edge, got, err, want)
 		}
+	}
+}
+
+// TestProcessorTime: the time of this process grows while it works.
+func TestProcessorTime(t *testing.T) {
+	before, err := proc.ProcessorTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var used time.Duration
+	for n := 0; used < 100*time.Millisecond; n++ {
+		if n > 1e9 {
+			t.Fatal("no processor time is counted")
+		}
+		if n%1e5 != 0 {
+			continue
+		}
+		now, err := proc.ProcessorTime(os.Getpid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		used = now - before
+	}
+	if _, err := proc.ProcessorTime(1 << 30); err == nil {
+		t.Error("the processor time of no process")
 	}
 }

@@ -3,6 +3,7 @@
 package proc
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -154,6 +155,27 @@ func kib(text, field string, pid int) (int64, error) {
 		}
 	}
 	return 0, fmt.Errorf("read the memory of process %d: no %s", pid, field)
+}
+
+// clockTick is the unit of times in /proc/PID/stat: USER_HZ is 100 on each architecture that Skerry is built for.
+const clockTick = time.Second / 100
+
+// ProcessorTime returns the processor time that a process has used since it started, without its children.
+func ProcessorTime(pid int) (time.Duration, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", pid, err)
+	}
+	fields := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:])) // the name in parentheses may have spaces
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("read the processor time of process %d: %d fields", pid, len(fields))
+	}
+	user, err1 := strconv.ParseInt(fields[11], 10, 64)
+	system, err2 := strconv.ParseInt(fields[12], 10, 64)
+	if err := errors.Join(err1, err2); err != nil {
+		return 0, fmt.Errorf("read the processor time of process %d: %w", pid, err)
+	}
+	return time.Duration(user+system) * clockTick, nil
 }
 
 // Files returns the number of open files of a process.

@@ -79,7 +79,7 @@ func rootCommand() *cobra.Command {
 	run := &cobra.Command{Use: "run", Short: "Run a fleet of real processes and break it"}
 	run.PersistentFlags().BoolVar(&s.netns, "netns", false, "network namespaces (the default for root)")
 	run.PersistentFlags().BoolVar(&s.proxy, "proxy", false, "proxies on loopback (the default for everybody else)")
-	run.AddCommand(faultsCommand(s), scenarioCommand(s), partitionCommand(s), rebootCommand(s), healedCommand(s), hubKillCommand(s), rejoinCommand(s), placementCommand(s), runRehearsalCommand(s))
+	run.AddCommand(faultsCommand(s), scenarioCommand(s), partitionCommand(s), rebootCommand(s), healedCommand(s), hubKillCommand(s), rejoinCommand(s), placementCommand(s), registrationsCommand(s), runRehearsalCommand(s))
 	root.AddCommand(clockedCommands()...)
 	root.AddCommand(run, demoCommand(s), footprintCommand(s), mutantsCommand())
 	root.AddCommand(simCommands()...)

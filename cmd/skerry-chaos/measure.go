@@ -116,6 +116,22 @@ func placementCommand(s *runFlags) *cobra.Command {
 	return c
 }
 
+// registrationsCommand returns `run registrations`.
+func registrationsCommand(s *runFlags) *cobra.Command {
+	var r real.Registrations
+	c := s.plainNetworkCommand("registrations", "Register jobs at a steady rate, without and with access control, and say what each cost",
+		func(ctx context.Context, g real.Ground) error {
+			r.Ground = g
+			return r.Run(ctx)
+		})
+	f := c.Flags()
+	f.IntVar(&r.Rate, "rate", 1000, "jobs a second")
+	f.DurationVar(&r.Duration, "duration", 10*time.Second, "how long jobs are registered in each round")
+	f.IntVar(&r.Rounds, "rounds", 5, "number of rounds without access control, and of rounds with it")
+	f.StringVar(&r.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
+	return c
+}
+
 // rejoinCommand returns `run rejoin`.
 func rejoinCommand(s *runFlags) *cobra.Command {
 	var r real.Rejoin

@@ -43,7 +43,7 @@ type entries struct {
 // parseFleet parses and validates a fleet file. The file's name is for messages.
 func parseFleet(file string, src []byte) (rehearsedFleet, error) {
 	if len(src) > maxText {
-		return rehearsedFleet{}, fmt.Errorf("read %s: %d bytes: at most %d", file, len(src), maxText)
+		return rehearsedFleet{}, fmt.Errorf("read %s: %d bytes: at most %d are allowed", file, len(src), maxText)
 	}
 	text := fleetText{Topology: schedule.NewTopology(defaultHubs, 0)}
 	if err := schedule.DecodeText(file, src, &text); err != nil {
