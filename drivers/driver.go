@@ -7,6 +7,7 @@ package drivers
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"skerry/devices"
@@ -146,6 +147,17 @@ type Handle struct {
 	Version int
 	TaskID  string
 	State   []byte
+}
+
+// CheckReader returns an error unless a driver that reads handles up to a version can read this one.
+func (h Handle) CheckReader(driver string, newest int) error {
+	switch {
+	case h.Driver != driver:
+		return fmt.Errorf("the handle is of driver %q, not of %q", h.Driver, driver)
+	case h.Version > newest:
+		return fmt.Errorf("a newer agent has written the handle: it has version %d, this agent reads up to version %d", h.Version, newest)
+	}
+	return nil
 }
 
 // Exit says how a task ended.

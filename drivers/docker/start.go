@@ -159,8 +159,8 @@ func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.
 }
 
 func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (*task, error) {
-	if h.Driver != d.cfg.Name || h.Version > recordVersion {
-		return nil, fmt.Errorf("this driver cannot read the handle of driver %q, version %d", h.Driver, h.Version)
+	if err := h.CheckReader(d.cfg.Name, recordVersion); err != nil {
+		return nil, err
 	}
 	var was handleState
 	if h.Version > 0 {

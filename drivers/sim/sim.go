@@ -186,8 +186,8 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 
 // Recover finds a task on the driver's machine.
 func (d *Driver) Recover(_ context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
-	if h.Driver != Name || h.Version > handleVersion {
-		return nil, fmt.Errorf("recover task %s: this driver cannot read the handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+	if err := h.CheckReader(Name, handleVersion); err != nil {
+		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
 	}
 	if t := d.findTask(cfg); t != nil {
 		return t, nil

@@ -80,8 +80,8 @@ func (d *Driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 // Recover finds a task by its Handle. A running task that has lost its supervisor gets another one, which
 // adopts it.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
-	if h.Driver != d.cfg.Name || h.Version > recordVersion {
-		return nil, fmt.Errorf("recover task %s: this driver cannot read the handle of driver %q, version %d", h.TaskID, h.Driver, h.Version)
+	if err := h.CheckReader(d.cfg.Name, recordVersion); err != nil {
+		return nil, fmt.Errorf("recover task %s: %w", h.TaskID, err)
 	}
 	var id identity
 	if h.Version > 0 {
