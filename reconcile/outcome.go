@@ -85,8 +85,8 @@ func (d *decision) stopOrRetireReplaced(m *member, c Change) {
 	d.stopOrRetire(m, c)
 }
 
-// stopAllocation stops an allocation. If its node is away it also becomes unknown; not so under Nomad's
-// rules, where only the edge or the loss of the node changes the client status.
+// stopAllocation adds a stop to the decision. If the node is away, the allocation also becomes unknown, unless its node
+// pool has Nomad's rules for absence: there only the edge, or the loss of the node, changes the client status.
 func (d *decision) stopAllocation(m *member, c Change) {
 	c.Alloc, c.DesiredStatus, c.Record = m.a, fleet.DesiredStop, d.reconnectRecord(m)
 	switch unknown := m.a.ClientStatus == fleet.ClientUnknown; {

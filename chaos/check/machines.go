@@ -252,8 +252,8 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 // heartbeat is sent a TTL after it, and the session ends when the oldest of three has no answer.
 const unansweredHeartbeats = 1 + 3
 
-// recordHeartbeatAnswer records that a heartbeat was answered within the last ago. It assumes the longest possible
-// silence before, one that lasted until now.
+// recordHeartbeatAnswer records that a heartbeat was answered between now-ago and now, nobody knows when. The silence
+// before it is kept as if it had lasted until now, and the next one begins at now-ago: both as long as they can have been.
 func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
 	m.updateUptime(now)
 	if at := now - ago; !m.certain || at > m.surely {

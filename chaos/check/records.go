@@ -51,7 +51,7 @@ func (q *quietJudge) checkSessions(h Hub, n fleet.Node) {
 }
 
 // timeline returns the events that a hub recorded about a node, and the edge's rows of the node's allocations,
-// in the order of the log.
+// in the order of the hub's log.
 func timeline(h Hub, id fleet.NodeID) []fleet.HistoryEntry {
 	entries := slices.Clone(h.NodeHistory[id])
 	for _, a := range h.Allocs {

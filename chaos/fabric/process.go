@@ -58,8 +58,8 @@ func (h *Host) endPause(f *Fault) {
 	h.net.refreshStreams()
 }
 
-// queuePausedPacket holds a packet of a paused host back, or drops it if too many are held;
-// net.mu is held.
+// queuePausedPacket keeps a copy of a packet that a paused host sent until the host goes on. It drops the packet if too many
+// are kept. The caller holds net.mu.
 func (h *Host) queuePausedPacket(c *PacketConn, b []byte, to netip.AddrPort) {
 	charge := len(b) + bufferOverhead
 	if charge > h.pauseQuota {

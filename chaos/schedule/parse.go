@@ -66,7 +66,7 @@ var (
 func DecodeText(file string, src []byte, into any) error {
 	p := &parser{file: file}
 	if len(src) > MaxText {
-		p.addDiagnostic(place{}, fmt.Sprintf("%d bytes: at most %d", len(src), MaxText), "")
+		p.addDiagnostic(place{}, fmt.Sprintf("%d bytes: at most %d are allowed", len(src), MaxText), "")
 		return p.diagnosticsError()
 	}
 	if !utf8.Valid(src) {

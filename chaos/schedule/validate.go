@@ -133,7 +133,7 @@ func (s Schedule) checkBounds(ps *Problems) {
 		{"faults", len(s.Faults), MaxFaults}, {"expectations", len(s.Expect), MaxExpectations},
 	} {
 		if list.have > list.most {
-			ps.add(PartWhole, 0, "%d %s: at most %d", list.have, list.what, list.most)
+			ps.add(PartWhole, 0, "%d %s: at most %d are allowed", list.have, list.what, list.most)
 		}
 	}
 }
@@ -189,7 +189,7 @@ func reservedName(name string) bool {
 // checkPools adds a problem for each mistake in a node pool.
 func (t Topology) checkPools(ps *Problems) {
 	if len(t.Pools) > MaxPools {
-		ps.add(PartPool, MaxPools, "%d pools: at most %d", len(t.Pools), MaxPools)
+		ps.add(PartPool, MaxPools, "%d pools: at most %d are allowed", len(t.Pools), MaxPools)
 		return
 	}
 	for i, p := range t.Pools {

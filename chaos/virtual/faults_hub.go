@@ -47,8 +47,8 @@ func (r *run) StartHub(ctx context.Context, name string) error {
 	return h.Start(ctx)
 }
 
-// killAtStep waits up to stepPatience for the hub's disk step with that label, and makes this and
-// all later disk steps fail. The caller then has to call Crash.
+// killAtStep waits up to stepPatience until the hub comes to the disk step with a label, and makes this one and all later
+// steps fail. If it does not come, nothing fails. In both cases the caller then has to call Crash.
 func (h *Hub) killAtStep(ctx context.Context, label string) {
 	h.mu.Lock()
 	l := h.life

@@ -25,7 +25,7 @@ func (f *LogFlags) AddLogFlags(flags *pflag.FlagSet) {
 func (f *LogFlags) NewLog() (*slog.Logger, error) {
 	var least slog.Level
 	if err := least.UnmarshalText([]byte(f.Level)); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "log level %q: it is debug, info, warn or error", f.Level)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the log level %q: it has to be debug, info, warn or error", f.Level)
 	}
 	opts := &slog.HandlerOptions{Level: least}
 	if f.JSON {

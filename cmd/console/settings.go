@@ -98,7 +98,7 @@ func readSettings(flags *pflag.FlagSet, name string) []string {
 		return []string{fmt.Sprintf("read the configuration: %v", err)}
 	}
 	if info.Size() > maxSettings {
-		return []string{fmt.Sprintf("read the configuration: %s has %d bytes, at most %d", name, info.Size(), maxSettings)}
+		return []string{fmt.Sprintf("read the configuration: %s has %d bytes: at most %d are allowed", name, info.Size(), maxSettings)}
 	}
 	file, diags := hclparse.NewParser().ParseHCLFile(name)
 	if diags.HasErrors() {

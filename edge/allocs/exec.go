@@ -17,7 +17,7 @@ func (a *Allocs) Exec(ctx context.Context, id fleet.AllocID, task string, x flee
 	}
 	e, ok := u.runner.(contract.Execer)
 	if !ok {
-		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command in allocation %s: its runner cannot run commands", fleet.Short(id))
+		return 0, fleet.Errorf(fleet.CodeUnsupported, "run a command in allocation %s: this agent cannot run commands in tasks", fleet.Short(id))
 	}
 	return e.Exec(ctx, task, x)
 }

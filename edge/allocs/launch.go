@@ -280,7 +280,7 @@ func (a *Allocs) clearLastLaunch(ctx context.Context, id fleet.AllocID) error {
 	}
 	if a.cfg.TasksDir != "" {
 		if err := os.RemoveAll(filepath.Join(a.cfg.TasksDir, string(id))); err != nil {
-			return fmt.Errorf("remove what the last launch of allocation %s left: %w", fleet.Short(id), err)
+			return fmt.Errorf("remove the tasks' folder of the last launch of allocation %s: %w", fleet.Short(id), err)
 		}
 	}
 	for key := range handles {

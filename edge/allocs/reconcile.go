@@ -207,8 +207,8 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 	})
 }
 
-// handleRunnerExit handles the return of a runner while the agent goes on. If the runner failed, it records
-// that the allocation failed. The allocation stays active until its end is recorded: it must not start again.
+// handleRunnerExit handles the return of a runner while the agent is not ending. If the runner failed, it records that the
+// allocation failed, and retries until that is recorded. Only then is the allocation not active any more: it must not start again.
 func (a *Allocs) handleRunnerExit(ctx context.Context, id fleet.AllocID, err error) {
 	if errors.Is(err, contract.ErrHeld) {
 		a.noteParked(id, true)

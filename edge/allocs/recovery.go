@@ -69,7 +69,8 @@ func (w *recoveryWatch) PutHandle(ctx context.Context, alloc fleet.AllocID, key 
 	return nil
 }
 
-// observeRows calls w.recorded, and removes the tasks from pending that the rows show as running or ended.
+// observeRows gets the rows that were journaled and passes them to w.recorded. It removes from pending each task that a
+// row shows as running or ended.
 func (w *recoveryWatch) observeRows(ts []fleet.Transition) {
 	if w.recorded != nil {
 		w.recorded(ts)

@@ -91,9 +91,9 @@ func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Durat
 	return since
 }
 
-// stopOverdue journals a stop for each allocation whose stop_on_client_after has passed, and marks it as
-// stopped in desired. It also sets the checkpoint interval and MaxSilence. It returns how long until the next
-// stop may be due. Only the machine's running time counts, so a wrong clock stops nothing.
+// stopOverdue journals a stop for each allocation whose stop_on_client_after has passed, and marks it as stopped in
+// desired. It returns how long until the next stop may be due, an hour at most. From the shortest stop_on_client_after it
+// sets MaxSilence, and how often the running time is saved: only that time counts, so a wrong clock stops nothing.
 func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour

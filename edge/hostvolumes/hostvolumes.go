@@ -108,13 +108,16 @@ var decoder = codec.NewDecoder(codec.Limits{Nesting: 8, Elements: 1000, Pairs: 1
 func decodeRecord(raw []byte) (record, error) {
 	var r record
 	if len(raw) > maxRecord {
-		return r, fmt.Errorf("decode a volume: %d bytes", len(raw))
+		return r, fmt.Errorf("decode a volume: the record has %d bytes, more than %d", len(raw), maxRecord)
 	}
 	if err := decoder.Unmarshal(raw, &r); err != nil {
 		return r, fmt.Errorf("decode a volume: %w", err)
 	}
-	if r.Version != recordVersion || !validID(r.Wanted.ID) {
-		return r, fmt.Errorf("decode a volume: version %d, id %.64q", r.Version, r.Wanted.ID)
+	if r.Version != recordVersion {
+		return r, fmt.Errorf("decode a volume: the record has version %d, this program reads version %d", r.Version, recordVersion)
+	}
+	if !validID(r.Wanted.ID) {
+		return r, fmt.Errorf("decode a volume: the record has the id %.64q, which cannot name a folder", r.Wanted.ID)
 	}
 	return r, nil
 }

@@ -289,7 +289,7 @@ const statesKept = 1000
 func (j *Journal) Remove(ctx context.Context, alloc fleet.AllocID) error {
 	return j.submitOp(ctx, &op{write: func(b *batch) error {
 		if s := b.allocState(alloc); !s.Terminal() {
-			return refusedWrite{fmt.Errorf("remove allocation %s: it has not ended, it is %q", alloc, s.ClientStatus)}
+			return refusedWrite{fmt.Errorf("remove allocation %s from the journal: it has not ended, it is %q", alloc, s.ClientStatus)}
 		}
 		return b.removeAlloc(alloc)
 	}})

@@ -367,7 +367,7 @@ func diskError(err error) error {
 	case sqliteBusy:
 		return fleet.Errorf(fleet.CodeConflict, "the journal is in use by another process: %v", err)
 	case sqliteFull:
-		return fleet.Errorf(fleet.CodeUnavailable, "the disk is full: %v", err).WithHint("free some space in the data directory")
+		return fleet.Errorf(fleet.CodeUnavailable, "write the journal: the disk is full: %v", err).WithHint("free some space on the disk of the data directory")
 	case sqliteReadOnly, sqliteCantOpen, sqlitePerm:
 		return fleet.Errorf(fleet.CodeForbidden, "the data directory is not writable: %v", err).
 			WithHint("check the owner and the mode of the data directory, and whether the disk is mounted read-only")

@@ -148,8 +148,8 @@ func (s *session) noteHubHeard() {
 	s.stopSearch()
 }
 
-// checkRoundTrip ends the session, so that the next one starts at once, if the connection only sends probes:
-// the round trip has become much longer, and QUIC still uses the old one.
+// checkRoundTrip finds a round trip that has become so much longer that QUIC, which still reckons with the old one, only sends
+// probes. It then ends the session, and the next session starts at once with a connection that measures the round trip.
 func (s *session) checkRoundTrip() {
 	s.roundTripCheckAt = 0
 	if now := s.hubConn.conn.Stats(); now.Probes(s.roundTripStats) {

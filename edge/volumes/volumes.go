@@ -56,7 +56,7 @@ func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
 func hostMount(p *runner.Preparation, m *fleet.VolumeMount, index int) (drivers.Mount, error) {
 	request, ok := p.Alloc.Group().Volumes[m.Volume]
 	if !ok || request.Type != fleet.VolumeHost {
-		return drivers.Mount{}, fleet.Errorf(fleet.CodeInvalid, "the group has no host volume %q", m.Volume)
+		return drivers.Mount{}, fleet.Errorf(fleet.CodeInvalid, "mount a volume: the group has no volume block %q of type host", m.Volume)
 	}
 	source := request.VolumeSource(index)
 	volume, ok := p.Node.HostVolumes[source]

@@ -79,7 +79,7 @@ func CheckToken(t *fleet.ACLToken) error {
 	}
 	switch {
 	case len(t.Name) > maxTokenName:
-		return fleet.Errorf(fleet.CodeInvalid, "store ACL token: its name has %d bytes, at most %d", len(t.Name), maxTokenName)
+		return fleet.Errorf(fleet.CodeInvalid, "store ACL token: its name has %d bytes: at most %d are allowed", len(t.Name), maxTokenName)
 	case t.Type != fleet.ACLTokenClient && t.Type != fleet.ACLTokenManagement:
 		return invalid("its type is %q, neither %q nor %q", t.Type, fleet.ACLTokenClient, fleet.ACLTokenManagement)
 	case t.Type == fleet.ACLTokenClient && len(t.Policies)+len(t.Roles) == 0:
@@ -105,7 +105,7 @@ func checkNamed(what, name, description string) error {
 		return fleet.Errorf(fleet.CodeInvalid, "store %s %q: the name has letters, digits and dashes, at most 128", what, name)
 	}
 	if len(description) > maxDescription {
-		return fleet.Errorf(fleet.CodeInvalid, "store %s %q: the description has %d bytes, at most %d", what, name, len(description), maxDescription)
+		return fleet.Errorf(fleet.CodeInvalid, "store %s %q: the description has %d bytes: at most %d are allowed", what, name, len(description), maxDescription)
 	}
 	return nil
 }

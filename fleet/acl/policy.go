@@ -57,7 +57,7 @@ const source = "policy"
 // ParsePolicy reads a policy in HCL or JSON. An error is CodeInvalid and begins with the line and the column.
 func ParsePolicy(rules string) (*Policy, error) {
 	if len(rules) > MaxRulesSize {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%s: it has %d bytes: at most %d", source, len(rules), MaxRulesSize).
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%s: it has %d bytes: at most %d are allowed", source, len(rules), MaxRulesSize).
 			WithHint("divide it into several policies: a token may have many")
 	}
 	r := &reader{src: []byte(rules)}
@@ -281,7 +281,7 @@ func (r *reader) checkName(kind Kind, name string, at hcl.Range) error {
 	case name == "":
 		return r.errorAt(at, `"*" stands for every name`, "the block %s has an empty name", kind)
 	case len(name) > maxNameLength:
-		return r.errorAt(at, "", "the name of the block %s has %d bytes: at most %d", kind, len(name), maxNameLength)
+		return r.errorAt(at, "", "the name of the block %s has %d bytes: at most %d are allowed", kind, len(name), maxNameLength)
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return r.errorAt(at, "", "the name of the block %s has a control character", kind)
 	case kind == KindNamespace && !validNamespaceGlob.MatchString(name):

@@ -127,7 +127,7 @@ func Parse(filename string, src []byte, opts Options) (*fleet.Job, error) {
 func (p *parser) parseFileTree(src []byte) map[string]any {
 	if len(src) > fleet.MaxJobSize {
 		p.addDiagnostic(Diagnostic{File: p.filename,
-			Message: fmt.Sprintf("a job file of %d bytes: at most %d", len(src), fleet.MaxJobSize), Hint: splitHint})
+			Message: fmt.Sprintf("a job file of %d bytes: at most %d are allowed", len(src), fleet.MaxJobSize), Hint: splitHint})
 		return nil
 	}
 	src, ok := p.readableText(src)

@@ -138,7 +138,7 @@ func TestLargeFiles(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ src, want string }{
 		"10 MB":            {"# " + strings.Repeat("x", 10<<20) + "\n" + before + task + after, "at most"},
-		"10,000 groups":    {"job \"j\" {\n" + strings.Repeat("group \"g\" {}\n", 10_000) + "}\n", "10000 groups, at most 1000"},
+		"10,000 groups":    {"job \"j\" {\n" + strings.Repeat("group \"g\" {}\n", 10_000) + "}\n", "10000 groups: at most 1000"},
 		"recursive locals": {"locals {\n" + circle.String() + "}\n" + before + task + after, "refers to itself in a circle"},
 		"10,000 dynamic":   {"job \"j\" {\n dynamic \"group\" {\n for_each = range(10000)\n labels = [\"g${group.key}\"]\n content {}\n}\n}\n", "more than 1024 values"},
 	} {

@@ -56,7 +56,7 @@ func (p *parser) evaluationScope(variables, locals []*hclsyntax.Block) (*hcl.Eva
 		}
 	}
 	if len(declared) > maxNames {
-		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d variables: at most %d", len(declared), maxNames)})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d variables: at most %d are allowed", len(declared), maxNames)})
 		return scope, false
 	}
 	values := map[string]cty.Value{}
@@ -307,7 +307,7 @@ func (p *parser) evaluateLocals(blocks []*hclsyntax.Block, scope *hcl.EvalContex
 		}
 	}
 	if len(waiting) > maxNames {
-		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d", len(waiting), maxNames)})
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d are allowed", len(waiting), maxNames)})
 		return
 	}
 	values := map[string]cty.Value{}

@@ -274,7 +274,7 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 	}
 	checkDuration(ps, at+".TTL", w.TTL)
 	if n := len(strings.Join(w.Audience, "")); n > maxAudience {
-		ps.Add(at+".Audience", "the audiences have %d bytes: at most %d", n, maxAudience)
+		ps.Add(at+".Audience", "the audiences have %d bytes: at most %d are allowed", n, maxAudience)
 	}
 	if w.TTL > 0 && w.TTL < minIdentityTTL {
 		ps.Add(at+".TTL", "%s is too short: at least %s", w.TTL, minIdentityTTL)

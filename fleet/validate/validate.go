@@ -49,7 +49,7 @@ func validateGroups(j *fleet.Job, ps *fleet.Problems) {
 	case n == 0:
 		ps.Add("TaskGroups", "a job needs a group")
 	case n > fleet.MaxTaskGroups:
-		ps.Add("TaskGroups", "%d groups, at most %d", n, fleet.MaxTaskGroups)
+		ps.Add("TaskGroups", "%d groups: at most %d are allowed", n, fleet.MaxTaskGroups)
 		return
 	}
 	seen := map[string]int{}
@@ -64,7 +64,7 @@ func validateGroups(j *fleet.Job, ps *fleet.Problems) {
 		validateGroup(g, ps, path, j.Type)
 	}
 	if total > fleet.JobCountMax && len(j.TaskGroups) > 1 {
-		ps.Add("TaskGroups", "%d allocations together, at most %d", total, fleet.JobCountMax)
+		ps.Add("TaskGroups", "%d allocations together: at most %d are allowed", total, fleet.JobCountMax)
 	}
 }
 
@@ -90,7 +90,7 @@ func validateGroup(g *fleet.TaskGroup, ps *fleet.Problems, path, jobType string)
 	case n == 0:
 		ps.Add(path+".Tasks", "group %q needs a task", g.Name)
 	case n > fleet.MaxTasks:
-		ps.Add(path+".Tasks", "%d tasks, at most %d", n, fleet.MaxTasks)
+		ps.Add(path+".Tasks", "%d tasks: at most %d are allowed", n, fleet.MaxTasks)
 		return
 	}
 	seen, leader := map[string]int{}, -1
@@ -114,7 +114,7 @@ func checkName(ps *fleet.Problems, path, what, name string, longest int) {
 	case name == "":
 		ps.Add(path, "%s needs a name", what)
 	case len(name) > longest:
-		ps.Add(path, "%s has a name of %d characters, at most %d", what, len(name), longest)
+		ps.Add(path, "%s has a name of %d characters: at most %d are allowed", what, len(name), longest)
 	case strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
 		ps.Add(path, "%s may not have control characters in its name: %q", what, name)
 	}

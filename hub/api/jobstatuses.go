@@ -109,7 +109,7 @@ func jobStatus(v *state.View, j *fleet.Job) api.JobStatus {
 	return s
 }
 
-// deploymentLine returns the deployment's line in a job's status, and whether its canaries need a promotion.
+// deploymentLine returns what a job's status says of a deployment, and with it whether somebody has to promote its canaries.
 func deploymentLine(d *fleet.Deployment) *api.JobStatusDeployment {
 	line := &api.JobStatusDeployment{
 		ID: d.ID, IsActive: d.Active(), JobVersion: d.JobVersion, Status: d.Status,

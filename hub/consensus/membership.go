@@ -71,7 +71,7 @@ func (n *Node) Add(ctx context.Context, p state.HubPeer) (fleet.Index, error) {
 		case have.ID == p.ID && have.Addr == p.Addr && (have.Voter || !p.Voter):
 			return index, nil
 		case have.ID != p.ID && have.Addr == p.Addr:
-			return 0, fleet.Errorf(fleet.CodeConflict, "add hub %s: hub %s has the address %s", p.ID, have.ID, p.Addr).
+			return 0, fleet.Errorf(fleet.CodeConflict, "add hub %s: hub %s has the address %s already", p.ID, have.ID, p.Addr).
 				WithHint("give it an address of its own with --advertise, or remove the other one")
 		}
 	}

@@ -163,7 +163,7 @@ func (r *drainPass) decideNode(n *fleet.Node) {
 	}
 }
 
-// flagForMigration adds allocations to those that the step marks for migration. false: the step is full.
+// flagForMigration adds allocations to those that this pass marks for migration, maxMigrate at most. false: not all fitted.
 func (r *drainPass) flagForMigration(allocs []*fleet.Alloc) bool {
 	for _, a := range allocs {
 		if a.Terminal() || a.DesiredTransition.Migrate || slices.Contains(r.step.Migrate, a.ID) {

@@ -301,8 +301,8 @@ func (s *session) acknowledgeHeartbeat(h syncproto.Heartbeat, hubs []string) []s
 	return s.machine.Acknowledge(ack)
 }
 
-// commitNodeAndAcknowledge commits the node description of a heartbeat, and returns the call that
-// acknowledges the heartbeat, or refuses the session.
+// commitNodeAndAcknowledge commits the node description of a heartbeat. It returns what the session's loop then has to do:
+// refuse the session if the cluster refuses the description, else acknowledge the heartbeat, also if the commit failed.
 func (s *session) commitNodeAndAcknowledge(ctx context.Context, h syncproto.Heartbeat) loopCall {
 	if refuse := s.commitDescription(ctx, h); refuse != nil {
 		return refuse

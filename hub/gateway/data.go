@@ -266,8 +266,8 @@ type dataNeed struct {
 	never   string       // why it never comes
 }
 
-// dataNeeds returns the allocations of a node that may wait for the data of their predecessors, without those that are
-// done. It has watch watch the predecessors and their nodes.
+// dataNeeds returns the pending allocations of a node that replace others and want their data, without those in done. What it
+// reads of the predecessors and of their nodes it reads through watch, which wakes the caller when that changes.
 func dataNeeds(now, watch *state.View, node fleet.NodeID, done map[fleet.AllocID]bool) (needs []dataNeed) {
 	for a := range now.AllocsByNode(node) {
 		g := a.Group()

@@ -275,7 +275,7 @@ func (b *frameBuilder) addJobBody(hash string) {
 func (b *frameBuilder) encodeSpec(job *fleet.Job) []byte {
 	raw, err := state.EncodeSpec(job)
 	if err == nil && len(raw) > state.MaxSpec {
-		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes, at most %d", len(raw), state.MaxSpec)
+		err = fleet.Errorf(fleet.CodeFrameTooLarge, "a body of %d bytes: at most %d are allowed", len(raw), state.MaxSpec)
 	}
 	if err != nil {
 		b.d.log.Error("a job's body cannot be sent", "node", b.d.node, "job", job.ID, "error", err)

@@ -151,8 +151,8 @@ func (n *neighbourSender) sendServices(ctx context.Context, changes []syncproto.
 	}
 }
 
-// wantedServices returns the services of the other nodes of a site, by id, and those of the nodes that have no link. Of too
-// many it returns those that were placed first, so that another one does not take them away.
+// wantedServices returns the services of the other nodes of a site, by id, and the ids of those nodes that have no link. If
+// the services are too many it returns those that were placed first, so that a new one never replaces an old one.
 func (n *neighbourSender) wantedServices(view *state.View, site string) (map[string]syncproto.DeliveredService, []fleet.NodeID, error) {
 	nodes := slices.Collect(view.NodesOfSite(site))
 	if len(nodes) > maxSiteNodes {

@@ -153,6 +153,8 @@ func (c *boundConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
+// Write writes in pieces. Each has WriteTimeout, unless the connection's user has set a deadline, so that a client that
+// reads nothing does not keep the connection.
 func (c *boundConn) Write(b []byte) (written int, err error) {
 	for {
 		if err := c.boundWrite(); err != nil {

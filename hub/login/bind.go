@@ -23,7 +23,7 @@ func compileSelector(s string) (*bexpr.Evaluator, error) {
 		return nil, nil
 	}
 	if len(s) > maxSelector {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "its selector has %d bytes, at most %d", len(s), maxSelector)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "its selector has %d bytes: at most %d are allowed", len(s), maxSelector)
 	}
 	e, err := bexpr.CreateEvaluator(s, bexpr.WithMaxExpressions(maxSelectorSteps))
 	if err != nil {

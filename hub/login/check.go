@@ -43,7 +43,7 @@ func CheckMethod(m *fleet.ACLAuthMethod) error {
 	case m.Config == nil:
 		return invalid("it has no configuration")
 	case len(m.TokenNameFormat) > maxTemplate:
-		return invalid("its token name format has %d bytes, at most %d", len(m.TokenNameFormat), maxTemplate)
+		return invalid("its token name format has %d bytes: at most %d are allowed", len(m.TokenNameFormat), maxTemplate)
 	}
 	if err := acl.CheckTokenTTL(time.Duration(m.MaxTokenTTL)); err != nil {
 		return invalid("MaxTokenTTL: a token cannot end after %s: at least a minute, at most ten years", m.MaxTokenTTL)
@@ -78,7 +78,7 @@ func checkBounds(c *fleet.ACLAuthMethodConfig) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(lists)) {
 		if len(lists[name]) > maxItems {
-			return invalidConfig("%s has %d items, at most %d", name, len(lists[name]), maxItems)
+			return invalidConfig("%s has %d items: at most %d are allowed", name, len(lists[name]), maxItems)
 		}
 		if slices.ContainsFunc(lists[name], func(item string) bool { return len(item) > maxItemBytes }) {
 			return invalidConfig("an item of %s has more than %d bytes", name, maxItemBytes)
@@ -179,9 +179,9 @@ func CheckRule(r *fleet.ACLBindingRule) error {
 	case r.AuthMethod == "":
 		return invalid("it names no auth method")
 	case len(r.Description) > maxDescription:
-		return invalid("the description has %d bytes, at most %d", len(r.Description), maxDescription)
+		return invalid("the description has %d bytes: at most %d are allowed", len(r.Description), maxDescription)
 	case len(r.BindName) > maxTemplate:
-		return invalid("the bind name has %d bytes, at most %d", len(r.BindName), maxTemplate)
+		return invalid("the bind name has %d bytes: at most %d are allowed", len(r.BindName), maxTemplate)
 	}
 	switch r.BindType {
 	case fleet.ACLBindManagement:

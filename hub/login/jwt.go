@@ -80,7 +80,7 @@ func parseJWT(raw string, algs []jose.SignatureAlgorithm) (*jose.JSONWebSignatur
 		return nil, fleet.Errorf(fleet.CodeInvalid, "there is no token")
 	}
 	if len(raw) > MaxJWT {
-		return nil, refuse("it has %d bytes, at most %d", len(raw), MaxJWT)
+		return nil, refuse("it has %d bytes: at most %d are allowed", len(raw), MaxJWT)
 	}
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {

@@ -283,7 +283,7 @@ func TestBadTokens(t *testing.T) {
 		"begins later":           {sign(map[string]any{"nbf": h.now.Add(time.Hour).Unix()}), "it begins at 2026-05-01T13:00:00Z"},
 		"made later":             {sign(map[string]any{"iat": h.now.Add(time.Hour).Unix(), "exp": h.now.Add(2 * time.Hour).Unix()}), "it begins at"},
 		"no times":               {sign(map[string]any{"exp": nil, "iat": nil}), "none of the claims exp, nbf and iat"},
-		"huge":                   {sign(map[string]any{"x": strings.Repeat("x", login.MaxJWT)}), "bytes, at most 65536"},
+		"huge":                   {sign(map[string]any{"x": strings.Repeat("x", login.MaxJWT)}), "bytes: at most 65536"},
 		"nested claims":          {signJWT(t, jose.ES256, ecKey(), "", `{"exp":1,"x":`+deep+`}`), "nested more than 32 deep"},
 		"nested header":          {unsigned(`{"alg":"ES256","x":`+deep+`}`, string(payload)), "nested more than 32 deep"},
 		"claims are a list":      {signJWT(t, jose.ES256, ecKey(), "", `[1]`), "its claims are not JSON"},

@@ -305,7 +305,7 @@ func addUserInfo(ctx context.Context, provider *oidc.Provider, token *oauth2.Tok
 		return nil, refuse("the user info cannot be read: %w", err)
 	}
 	if len(text) > MaxJWT {
-		return nil, refuse("the user info has %d bytes, at most %d", len(text), MaxJWT)
+		return nil, refuse("the user info has %d bytes: at most %d are allowed", len(text), MaxJWT)
 	}
 	more, err := decodeClaims(text)
 	if err != nil {

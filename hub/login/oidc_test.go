@@ -195,7 +195,7 @@ func TestBadProviders(t *testing.T) {
 		"another access token": {map[string]any{"at_hash": "AAAA"}, nil, "access token hash does not match"},
 		"no ID token":          {map[string]any{"no token": true}, nil, "the provider has sent no ID token"},
 		"bound audience":       {nil, func(o *oidcHarness) { o.method.Config.BoundAudiences = []string{"x"} }, `its audience is ["skerry"]`},
-		"huge":                 {map[string]any{"x": strings.Repeat("x", 70<<10)}, nil, "bytes, at most 65536"},
+		"huge":                 {map[string]any{"x": strings.Repeat("x", 70<<10)}, nil, "bytes: at most 65536"},
 		"algorithm":            {nil, func(o *oidcHarness) { o.method.Config.SigningAlgs = []string{"ES256"} }, "the token is refused"},
 		"another secret":       {nil, func(o *oidcHarness) { o.method.Config.OIDCClientSecret = "wrong" }, "invalid_client another secret"},
 		"no secret":            {nil, func(o *oidcHarness) { o.method.Config.OIDCClientSecret = "" }, "invalid_client another secret"},

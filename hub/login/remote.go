@@ -243,7 +243,7 @@ func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
 		return nil, fmt.Errorf("it is not a JWKS: %w", err)
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("it has %d keys, at most %d", len(set.Keys), maxKeys)
+		return nil, fmt.Errorf("it has %d keys: at most %d are allowed", len(set.Keys), maxKeys)
 	}
 	var keys []jose.JSONWebKey
 	for _, text := range set.Keys {

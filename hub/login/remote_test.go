@@ -137,7 +137,7 @@ func TestBadKeyServers(t *testing.T) {
 		"no keys":        {"{}", nil, "no public key"},
 		"other keys":     {symmetric, nil, "no public key that a signature could be checked with, among 4"},
 		"private keys":   {string(private), nil, "no public key that a signature could be checked with, among 2"},
-		"many keys":      {`{"keys":[` + strings.Repeat(`{},`, login.MaxKeys) + `{}]}`, nil, "it has 129 keys, at most 128"},
+		"many keys":      {`{"keys":[` + strings.Repeat(`{},`, login.MaxKeys) + `{}]}`, nil, "it has 129 keys: at most 128"},
 		"huge":           {strings.Repeat(" ", login.MaxAnswer) + "{}", nil, "request body too large"},
 		"nested":         {strings.Repeat("[", 100), nil, "nested more than 32 deep"},
 		"CA of others":   {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSCACert = "" }, "certificate"},

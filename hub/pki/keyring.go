@@ -96,7 +96,7 @@ const wrapLabel = "skerry-wrapped-key/1\x00"
 func (k *Keyring) Wrap(plain, bound []byte) (wrapped []byte, by string, err error) {
 	cluster, ok := k.cfg.State.View().Cluster()
 	if !ok || len(cluster.Sealed) == 0 {
-		return nil, "", fleet.Errorf(fleet.CodeUnavailable, "wrap a key: the cluster has no state key yet").
+		return nil, "", fleet.Errorf(fleet.CodeUnavailable, "encrypt a key of the cluster: there is no state key yet to encrypt it with").
 			WithHint("it gets one as soon as every hub runs this release")
 	}
 	key, ok := k.keyByID(cluster.SealKey)

@@ -50,7 +50,7 @@ func NewStateKey() StateKey {
 	return k
 }
 
-// ParseStateKey parses a key that another hub sent.
+// ParseStateKey returns the state key, unencrypted, that another hub sent. Bytes of another length are an error.
 func ParseStateKey(b []byte) (StateKey, error) {
 	if len(b) != stateKeyBytes {
 		return StateKey{}, fleet.Errorf(fleet.CodeInvalid, "read a state key: %d bytes, not %d", len(b), stateKeyBytes)

@@ -93,6 +93,7 @@ type chunkWriter struct {
 	begun bool
 }
 
+// Write sends b in chunks of maxChunk bytes at most, each behind its length.
 func (c *chunkWriter) Write(b []byte) (int, error) {
 	if err := c.beginAnswer(nil); err != nil {
 		return 0, err

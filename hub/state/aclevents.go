@@ -28,9 +28,9 @@ func (t *tx) appendACLEvents(row *eventsRow) {
 	})
 }
 
-// appendStoredRows appends an event for each row of a table that this entry stored or removed. describe sets its key and
-// its object, and returns the object's approximate size.
-func appendStoredRows[R any](t *tx, row *eventsRow, tb *table[R], topic string, describe func(*Event, *R) int) {
+// appendStoredRows appends to events one for each row of a table that this entry of the log stored or removed. describe
+// gets the row, or what it was before it was removed; it sets the event's key and object, and returns the object's size.
+func appendStoredRows[R any](t *tx, events *eventsRow, tb *table[R], topic string, describe func(*Event, *R) int) {
 	for k, now := range tb.changesInOrder(t) {
 		e := Event{Topic: topic, Type: topic + "Upserted"}
 		if now == nil {
@@ -40,6 +40,6 @@ func appendStoredRows[R any](t *tx, row *eventsRow, tb *table[R], topic string, 
 			e.Type = topic + "Deleted"
 		}
 		bytes := describe(&e, now)
-		row.addEvent(256+bytes, e)
+		events.addEvent(256+bytes, e)
 	}
 }

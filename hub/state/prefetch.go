@@ -62,7 +62,7 @@ func (t *tx) prefetchStore(c PrefetchStore) Result {
 	case row.job.Stop:
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "prefetch job %s: it is stopped", c.JobID).WithHint("start it first: skerry job start")}
 	case len(c.Nodes) > MaxPrefetchNodes:
-		return refusal(fleet.CodeInvalid, "prefetch job %s: %d nodes at once, at most %d", c.JobID, len(c.Nodes), MaxPrefetchNodes)
+		return refusal(fleet.CodeInvalid, "prefetch job %s: %d nodes at once: at most %d are allowed", c.JobID, len(c.Nodes), MaxPrefetchNodes)
 	}
 	for _, node := range c.Nodes {
 		if err := t.checkPrefetch(c, node); err != nil {

@@ -129,7 +129,7 @@ func IsToken(text string) bool { return strings.Count(text, ".") == 2 }
 func Verify(v *state.View, text string) (Claims, error) {
 	var c Claims
 	if len(text) > maxToken {
-		return c, refusal("it has %d bytes: at most %d", len(text), maxToken)
+		return c, refusal("it has %d bytes: at most %d are allowed", len(text), maxToken)
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {

@@ -41,15 +41,15 @@ func LoginCommand(s *command.Session) *cobra.Command {
 	var f loginFlags
 	c := &cobra.Command{
 		Use: "login", Short: "Log in by an auth method, and get an access token", Args: cobra.NoArgs,
-		Long: `Log in by an auth method, and get an access token that ends after the time which the method says.
+		Long: `Log in by an auth method, and get an access token. The auth method says for how long it lasts.
 
 By a method of the type OIDC you log in at its provider, in your browser. The command waits for the provider's answer at
---oidc-callback-addr, which must be one of the method's AllowedRedirectURIs: http://localhost:4649/oidc/callback.
+--oidc-callback-addr. The method's AllowedRedirectURIs must have that address: http://localhost:4649/oidc/callback.
 
 By a method of the type JWT you show a token that somebody else has signed, as a CI job has one. --login-token - reads it from
 the standard input, so that nobody sees it in a list of processes; SKERRY_LOGIN_TOKEN may have it, too.
 
-With --save the token is kept in the context in use, so that the next commands have it.`,
+The token is printed, or with --save kept in the context in use, so that the next commands have it.`,
 		RunE: s.Run(f.logIn),
 	}
 	flags := c.Flags()

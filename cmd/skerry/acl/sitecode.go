@@ -23,12 +23,12 @@ func createSiteCodeCommand(s *command.Session) *cobra.Command {
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use: "create", Short: "Create a code for a person on site, and show it", Args: cobra.NoArgs,
-		Long: `Create a code with which a person on site uses 'skerry local', also without a link. The hubs and the nodes keep only a
-hash of it, so this is the only time that it is shown. Nodes get it when they have a link. The blocks local of its policies
-say what it allows: read, write, and the capability exec.
+		Long: `Create a code with which a person on site uses 'skerry local', also without a link. The code is shown now and never again:
+the hubs and the nodes keep only a hash of it. Nodes get the hash when they have a link. The 'local' blocks of the code's
+policies say what the code allows: read, write, and the capability exec.
 
-Nodes whose edge agent runs with --require-site-code want a code of everybody but root. On others, who gives a code may do
-what the code allows, and the audit names the person.`,
+If the edge agent of a node runs with --require-site-code, everybody there but root has to give a code. On other nodes a code
+is not needed: a person who gives one may do only what it allows, and the audit has that person's name.`,
 		RunE: command.Show(s, func(c *command.Call) (api.CreatedSiteCode, error) {
 			req.TTL = ttl.String()
 			return c.Hub.CreateSiteCode(c.Context(), req)

@@ -83,7 +83,7 @@ func createTokenCommand(s *command.Session) *cobra.Command {
 		}, writeToken),
 	}
 	f.addFlags(c)
-	c.Flags().BoolVar(&global, "global", false, "mark the token as one of all regions; a cluster is one region")
+	c.Flags().BoolVar(&global, "global", false, "mark the token as global, as Nomad does; the mark has no effect, for there is one region")
 	c.Flags().DurationVar(&ttl, "ttl", 0, "time until the token ends (default: never)")
 	return c
 }

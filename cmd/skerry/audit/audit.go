@@ -133,8 +133,8 @@ func verifyCommand(s *command.Session) *cobra.Command {
 		Long: `Check that each entry follows from the one before it: in the audit of the hub that answers, or in files of
 skerry audit export or of a hub's folder audit, in their order.
 
-Who can write the hub's files can write all of them anew. So keep the line that this command ends with elsewhere, and
-give it to --head the next time: then what was there before cannot have been changed.`,
+A person who can write the hub's files can write a whole new audit. So keep the line that this command ends with elsewhere,
+and give it to --head the next time: then what was there before cannot have been changed.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var ch auditchain.Chain
 			if head != "" {

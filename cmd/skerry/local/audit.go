@@ -96,9 +96,9 @@ func (f *localFlags) auditVerifyCommand() *cobra.Command {
 	var head string
 	c := &cobra.Command{
 		Use: "verify", Short: "Check that no line of this edge's audit was changed or left out", Args: cobra.NoArgs,
-		Long: `Check that each line of this edge's audit follows from the one before it. Who can write the edge's files can write all of
-them anew: compare with the entries of the hubs, or keep the line that this command ends with, and give it to --head
-the next time.`,
+		Long: `Check that each line of this edge's audit follows from the one before it. A person who can write the edge's files can write
+a whole new audit. So keep the line that this command ends with elsewhere, and give it to --head the next time, or compare
+the lines with those that the hubs have: 'skerry audit list'.`,
 		Example: `  skerry local audit verify --data-dir /var/lib/skerry-edge`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, _ []string) error {
 			var ch auditchain.Chain

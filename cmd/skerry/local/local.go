@@ -53,7 +53,7 @@ func (f *localFlags) addLocalFlags(c *cobra.Command) {
 	flags := c.PersistentFlags()
 	flags.StringVar(&f.dataDir, "data-dir", "", "data directory of the edge (required unless --socket is given)")
 	flags.StringVar(&f.socket, "socket", "", "socket of the edge (default: "+socketName+" in its data directory)")
-	flags.StringVar(&f.siteCode, "site-code", "", "site code, where the edge wants one; others see it in the list of processes, unlike SKERRY_SITE_CODE and what is typed at a terminal")
+	flags.StringVar(&f.siteCode, "site-code", "", "site code of a person, if the edge asks for one; better in SKERRY_SITE_CODE or typed at the terminal, as others see command lines")
 	f.out.AddJSONFlag(flags)
 	console.AddConfigFlag(flags)
 }

@@ -147,7 +147,9 @@ func parseNamespace(name string, src []byte) (fleet.Namespace, error) {
 
 func deleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAME", Short: "Delete a namespace in which nothing runs", Args: cobra.ExactArgs(1),
+		Use: "delete NAME", Short: "Delete a namespace that nothing uses", Args: cobra.ExactArgs(1),
+		Long: `Delete a namespace. It is refused while the namespace has a job that is not dead, a volume, a variable, or an allocation
+whose end its node has not confirmed. The refusal names them.`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Namespace %q deleted", c.Args[0]), c.Hub.DeleteNamespace(c.Context(), c.Args[0])
 		}),

@@ -40,13 +40,13 @@ func readmitCommand(s *command.Session) *cobra.Command {
 		return c.Hub.ReadmitNode(c.Context(), id)
 	})
 	c.Use, c.Short = "readmit ID", "Accept a node whose data directory was restored from a backup"
-	c.Long = `Accept a node whose data directory was restored from a backup, or put back with its machine. The cluster has
-newer rows of its journal than the node: without this command it refuses the node as a fork, since it may be a copy of a
-machine that still runs. The node continues within two minutes, after the newest row that the cluster has. Its history shows
-a gap there, and the hub sends it its allocations again.
+	c.Long = `Accept a node whose data directory is older than it was: it was restored from a backup, or a snapshot of the whole machine
+was. The cluster has newer rows of its journal than the node: without this command it refuses the node as a fork, since it
+may be a copy of a machine that still runs. The node continues within two minutes, after the newest row that the cluster
+has. Its history shows a gap there, and the hub sends it its allocations again.
 
-Readmit the machine that shall stay. If the machine that the copy was made of still runs, stop it first: a node
-whose former session answers is refused even then.`
+If both machines run, the copy and the one that it was made of, stop one of them first. While one of them has a session,
+the other is refused also after this command.`
 	return c
 }
 

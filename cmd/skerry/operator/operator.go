@@ -137,6 +137,6 @@ func MonitorCommand(s *command.Session) *cobra.Command {
 	}
 	c.Flags().StringVar(&q.Level, "log-level", "info", "lowest level to show: debug, info, warn or error")
 	c.Flags().StringVar(&node, "node-id", "", "node whose logs are shown: its name, or the beginning of its id")
-	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub whose logs are shown; it must be the hub at --addr")
+	c.Flags().StringVar(&q.Hub, "server-id", "", "name of the hub at --addr, for commands written for Nomad; the logs of another hub need its own --addr")
 	return c
 }

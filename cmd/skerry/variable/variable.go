@@ -46,7 +46,7 @@ func listCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	c.Flags().StringVar(&l.Filter, "filter", "", "show only the variables that an `expression` selects")
-	c.Flags().IntVar(&l.PerPage, "per-page", 0, "show only so many variables")
+	c.Flags().IntVar(&l.PerPage, "per-page", 0, "show the first so many variables")
 	addFormat(c, &format, "table, json, terse (paths alone) or go-template (with --template)")
 	return c
 }
