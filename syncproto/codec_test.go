@@ -152,6 +152,9 @@ func samples() map[string]syncproto.Message {
 			{Alloc: allocA, Task: "t", Name: "default", Token: "a.b.c", KeyID: "k1", Issued: 1_700_000_000, Expires: 1_700_003_600},
 			{Alloc: allocA, Task: "t", Name: "aws", Token: "d.e.f"},
 		}},
+		"request-offline-identities": syncproto.Request{Kind: syncproto.RequestIdentities, IdentityKey: "node/a/k", Identities: []syncproto.DeliveredIdentity{
+			{Alloc: allocA, Task: "t", Name: "vault", Token: "a.b.c", KeyID: "k1", Issued: 1_700_000_000, Expires: 1_700_003_600, Offline: true},
+		}},
 		"request-no-data": syncproto.Request{Kind: syncproto.RequestNoData, Alloc: allocA, Reason: "that allocation has not ended on edge ship-3", Wait: true},
 		"request-site-codes": syncproto.Request{Kind: syncproto.RequestSiteCodes, SiteCodes: []syncproto.DeliveredSiteCode{
 			{ID: "k7m2", ModifyIndex: 9, Name: "Ann", Capabilities: []string{"read", "write"}, Salt: []byte{1}, Hash: []byte{2}, Rounds: 3, Expires: 1_700_003_600},

@@ -342,6 +342,10 @@ type Request struct {
 	Services         []DeliveredService `cbor:"220,keyasint,omitempty"`
 	Exact            bool               `cbor:"221,keyasint,omitempty"`
 	UnreachableNodes []fleet.NodeID     `cbor:"222,keyasint,omitempty"`
+
+	// IdentityKey is, with Identities, the id of the edge's own key that the hubs publish (package nodekey); "": none. The
+	// edge signs with no other key. Edges of older releases ignore it.
+	IdentityKey string `cbor:"228,keyasint,omitempty"`
 }
 
 // DeliveredVariable is a variable that allocations of the edge may read.
@@ -362,6 +366,9 @@ type DeliveredIdentity struct {
 	KeyID   string        `cbor:"5,keyasint,omitempty" json:",omitempty"` // that has signed it
 	Issued  int64         `cbor:"6,keyasint,omitempty" json:",omitempty"` // by the hub's clock, in seconds since 1970
 	Expires int64         `cbor:"7,keyasint,omitempty" json:",omitempty"` // 0: never
+	// Offline says that the edge may sign another token of the same claims while no hub is in reach. Edges of older releases
+	// ignore it, and do not say it of what they hold.
+	Offline bool `cbor:"13,keyasint,omitempty" json:",omitempty"`
 }
 
 // DeliveredSiteCode is a code with which a person may use the local API of the edge, without its secret. Of a revoked one,
