@@ -16,6 +16,10 @@ const (
 // AttributeIdentities is the attribute of nodes whose edge gives tasks their identities. Those of older releases lack it.
 const AttributeIdentities = "skerry.identities"
 
+// OfflineIdentities is the value of AttributeIdentities of edges that renew offline identities themselves. Those of older
+// releases have another one.
+const OfflineIdentities = "2"
+
 // WorkloadIdentity is a signed token that says who a task or a service is.
 type WorkloadIdentity struct {
 	Name         string
@@ -28,6 +32,8 @@ type WorkloadIdentity struct {
 	ServiceName  string
 	TTL          time.Duration
 	ExtraClaims  []string
+	// Offline lets the edge of the task sign a new token with its own key while no hub is in reach.
+	Offline bool `json:",omitempty"`
 }
 
 // FilePath is the path of the file with the token below the task's folder, where File is set.
@@ -54,6 +60,13 @@ func (t *Task) ExposedIdentities() []WorkloadIdentity {
 // HasIdentities reports whether a task of the group gets the token of an identity.
 func (g *TaskGroup) HasIdentities() bool {
 	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.ExposedIdentities()) > 0 })
+}
+
+// HasOfflineIdentities reports whether the edge of the group may sign the token of an identity of a task itself.
+func (g *TaskGroup) HasOfflineIdentities() bool {
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool {
+		return slices.ContainsFunc(t.ExposedIdentities(), func(w WorkloadIdentity) bool { return w.Offline })
+	})
 }
 
 // JobOfIdentity is the job that the identities of an allocation name: a child of a periodic or parameterized job has those

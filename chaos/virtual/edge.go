@@ -209,7 +209,7 @@ func (d description) Changed() <-chan struct{}                 { return nil }
 // describeNode adds the machine's resources, attributes, devices and driver to the node n.
 func (e *Edge) describeNode(n fleet.Node) (edge.Describer, error) {
 	n.Resources = fleet.Resources{CPU: orDefault(e.cfg.CPU, 4000), MemoryMB: orDefault(e.cfg.MemoryMB, 4096), DiskMB: 10_000, Cores: cores}
-	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name, fleet.AttributeIdentities: "1"}
+	n.Attributes = map[string]string{"kernel.name": "linux", "unique.hostname": e.Name, fleet.AttributeIdentities: fleet.OfflineIdentities}
 	maps.Copy(n.Attributes, e.cfg.Attributes)
 	for i := range sticks {
 		n.Devices = append(n.Devices, fleet.Device{Kind: "usb", Vendor: "sim", Type: "usb", Name: "stick", ID: fmt.Sprintf("stick-%d", i)})

@@ -92,7 +92,7 @@ func TestBoard(t *testing.T) {
 		"kernel.name": "linux", "kernel.arch": runtime.GOARCH, "kernel.version": "6.6.31-v8",
 		"os.name": "boardos", "os.version": "12", "unique.hostname": "till-17", "driver.sim": "1",
 		"plugins.host_volume.mkdir.version": "0.0.1",
-		"skerry.identities":                 "1",
+		"skerry.identities":                 "2",
 
 		"unique.storage.bytestotal": n.Attributes["unique.storage.bytestotal"], // the real disk of this machine
 	}

@@ -57,7 +57,7 @@ func readMachine(root, dataDir string) (machine, error) {
 		"unique.hostname":  readLine(root, "proc/sys/kernel/hostname"),
 
 		fleet.VolumePluginAttribute: volumePluginVersion,
-		fleet.AttributeIdentities:   "1",
+		fleet.AttributeIdentities:   fleet.OfflineIdentities,
 	}
 	attrs["os.name"], attrs["os.version"] = readRelease(root)
 	if attrs["unique.hostname"] == "" {

@@ -127,7 +127,7 @@ var (
 		"name": {"Name", text}, "aud": {"Audience", texts}, "change_mode": {"ChangeMode", text},
 		"change_signal": {"ChangeSignal", text}, "env": {"Env", boolean}, "file": {"File", boolean},
 		"filepath": {"Filepath", text}, "service_name": {"ServiceName", text}, "ttl": {"TTL", duration},
-		"extra_claims": {"ExtraClaims", texts},
+		"extra_claims": {"ExtraClaims", texts}, "offline": {"Offline", boolean},
 	}}
 
 	actionBlock = &block{key: "Actions", label: "Name", repeated: true, attrs: map[string]attribute{

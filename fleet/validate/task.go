@@ -279,6 +279,9 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 	if w.TTL > 0 && w.TTL < minIdentityTTL {
 		ps.Add(at+".TTL", "%s is too short: at least %s", w.TTL, minIdentityTTL)
 	}
+	if w.Offline && w.TTL == 0 {
+		ps.Add(at+".TTL", "an offline identity needs a ttl: its edge signs it for that long")
+	}
 	if w.ChangeSignal != "" && !signalName.MatchString(w.ChangeSignal) {
 		ps.Add(at+".ChangeSignal", "%q is not the name of a signal", w.ChangeSignal)
 	}

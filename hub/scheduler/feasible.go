@@ -18,6 +18,7 @@ type feasibility struct {
 	network    string                   // mode of the group's network; "": the host's
 	consul     bool                     // a service is registered with a Consul agent
 	identities bool                     // a task gets the token of an identity
+	offline    bool                     // the edge may sign such a token itself
 	devices    []*fleet.RequestedDevice // requested by tasks
 	ports      []fleet.Port             // ports of a named host network
 	volumes    []fleet.VolumeRequest    // host volumes
@@ -38,6 +39,7 @@ const (
 	missingNetwork = "missing network"
 	missingConsul  = "missing Consul agent" // Nomad adds a constraint of attr.consul.version
 	missingTokens  = "missing identities of tasks: the edge's release is too old"
+	missingOffline = "missing offline identities of tasks: the edge's release is too old"
 )
 
 // volumeReader is the part of state.View that knows dynamic host volumes.
@@ -66,7 +68,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 			f.ports = append(f.ports, p)
 		}
 	}
-	f.network, f.consul, f.identities = g.NetworkMode(), g.UsesConsul(), g.HasIdentities()
+	f.network, f.consul, f.identities, f.offline = g.NetworkMode(), g.UsesConsul(), g.HasIdentities(), g.HasOfflineIdentities()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -175,6 +177,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if f.identities && n.Attributes[fleet.AttributeIdentities] == "" {
 		return verdict{reason: missingTokens}
+	}
+	if f.offline && n.Attributes[fleet.AttributeIdentities] != fleet.OfflineIdentities {
+		return verdict{reason: missingOffline}
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -398,6 +399,22 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Fatalf("%+v", m)
 		}
 		c.openNodeSession(node(1, func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+	})
+	t.Run("offline identities", func(t *testing.T) {
+		c := newCluster(t)
+		c.openNodeSession(node(0, func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }))
+		e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
+			j.TaskGroups[0].Tasks[0].Identities = []fleet.WorkloadIdentity{{Name: "aws", File: true, TTL: time.Hour, Offline: true}}
+		}))
+		if m := e.FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != "missing offline identities of tasks: the edge's release is too old" {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = fleet.OfflineIdentities }))
 		c.unblockEval(e.BlockedEval)
 		c.scheduleEval(e.BlockedEval)
 		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
