@@ -22,6 +22,7 @@ import (
 	"skerry/internal/logtap"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
+	"skerry/syncproto/nodekey"
 )
 
 // agent implements local.Agent for the local API.
@@ -131,6 +132,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 		}
 		for _, d := range a.e.identities.Held(id) {
 			token := local.Identity{Task: d.Task, Name: d.Name, Issued: time.Unix(d.Issued, 0)}
+			_, token.Offline = nodekey.NodeOf(d.KeyID)
 			if d.Expires != 0 {
 				end := time.Unix(d.Expires, 0)
 				token.Expires = &end

@@ -211,7 +211,7 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openSiteCodes, e.openNeighbours, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openIdentities, e.openSiteCodes, e.openNeighbours, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}
@@ -319,6 +319,9 @@ func (e *Edge) nodeWithVolumes() fleet.Node {
 // It returns nil when ctx ends, and tasks go on; or the first error that needs a person.
 func (e *Edge) Run(ctx context.Context) error {
 	e.recordAgentStart(ctx)
+	if _, err := e.identities.RenewOffline(ctx); err != nil {
+		e.log.Warn("identities of tasks not renewed at the start; trying again", "error", err)
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return e.allocs.Run(ctx) })
 	g.Go(func() error { e.reportRecovered(ctx); return nil })

@@ -33,7 +33,7 @@ func mustDeliverIdentity(t testing.TB, dir string, d syncproto.DeliveredIdentity
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Accept(t.Context(), []syncproto.DeliveredIdentity{d}); err != nil {
+	if _, err := k.Accept(t.Context(), []syncproto.DeliveredIdentity{d}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {

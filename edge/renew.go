@@ -169,6 +169,7 @@ func (e *Edge) renewCertificate(ctx context.Context) error {
 	if err := e.saveRenewed(renewed); err != nil {
 		return err
 	}
+	e.identities.RotateKey()
 	e.log.Info("certificate renewed", "ended", id.Cert.NotAfter, "until", renewed.Cert.NotAfter)
 	return nil
 }

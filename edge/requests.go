@@ -11,20 +11,24 @@ import (
 	"skerry/edge/allocs"
 	"skerry/fleet"
 	"skerry/syncproto"
+	"skerry/syncproto/nodekey"
 )
 
 // linkEdge implements link.Edge: it passes deliveries to the allocations and answers requests of hubs.
 type linkEdge struct{ e *Edge }
 
-// Describe returns this machine's node and its hash. The node names the CAs that the edge has, and says so while the disk
-// is almost full.
+// Describe returns this machine's node and its hash. The node names the CAs that the edge has, tells its key for identities,
+// and says so while the disk is almost full.
 func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
 	node = l.e.describer.Node()
 	added := map[string]string{fleet.AttributeCAs: l.e.namesOfCAs()}
 	if why := l.e.space.WhyFull(); why != "" {
 		added[fleet.AttributeDiskFull] = why
 	}
-	sum := sha256.Sum256([]byte(node.DescriptionHash + added[fleet.AttributeCAs] + added[fleet.AttributeDiskFull]))
+	if key := l.e.identities.PublicKey(); key != "" {
+		added[nodekey.Attribute] = key
+	}
+	sum := sha256.Sum256([]byte(node.DescriptionHash + added[fleet.AttributeCAs] + added[fleet.AttributeDiskFull] + added[nodekey.Attribute]))
 	node.DescriptionHash = hex.EncodeToString(sum[:descriptionHashBytes])
 	maps.Copy(added, node.Attributes)
 	node.Attributes = added
@@ -86,7 +90,7 @@ func (l linkEdge) Answer(ctx context.Context, req syncproto.Request) (io.ReadClo
 		}
 		return emptyOutput(), l.e.variables.Accept(ctx, req.Variables)
 	case syncproto.RequestIdentities:
-		return l.e.acceptIdentities(ctx, req.Identities)
+		return l.e.acceptIdentities(ctx, req)
 	case syncproto.RequestSiteCodes:
 		return l.e.acceptSiteCodes(ctx, req.SiteCodes)
 	case syncproto.RequestData:

@@ -1,16 +1,11 @@
 package edge
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 
-	"skerry/edge/identities"
 	"skerry/edge/machinekey"
 	"skerry/edge/variables"
-	"skerry/fleet"
-	"skerry/syncproto"
 )
 
 // machineKeyFile has the key that encrypts variables on this edge's disk.
@@ -43,22 +38,5 @@ func (e *Edge) openVariables() (err error) {
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
 	}
-	e.identities, err = identities.Open(identities.Config{
-		Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "identities"),
-		Needs: func(ctx context.Context, alloc fleet.AllocID) (bool, error) { return e.allocs.IsUnfinished(ctx, alloc) },
-	})
-	if err != nil {
-		return fmt.Errorf("open edge: %w", err)
-	}
 	return nil
-}
-
-// acceptIdentities keeps the tokens that a hub delivers, and answers with what the edge holds.
-func (e *Edge) acceptIdentities(ctx context.Context, list []syncproto.DeliveredIdentity) (io.ReadCloser, error) {
-	held, err := e.identities.Accept(ctx, list)
-	if err != nil {
-		return nil, err
-	}
-	text, err := syncproto.EncodeIdentities(held)
-	return io.NopCloser(bytes.NewReader(text)), err
 }

@@ -48,7 +48,8 @@ func newMemory() *memory { return &memory{handles: map[string][]byte{}} }
 func mustOpen(tb testing.TB, m *memory, key *machinekey.Key, needs func(fleet.AllocID) bool) *identities.Keeper {
 	tb.Helper()
 	k, err := identities.Open(identities.Config{
-		Journal: m, Sealer: key, Log: slog.New(slog.DiscardHandler),
+		Node: "n1", Journal: m, Sealer: key, Log: slog.New(slog.DiscardHandler),
+		HubTime: time.Now, Connected: func(time.Duration) bool { return true }, Announce: func() {},
 		Needs: func(_ context.Context, id fleet.AllocID) (bool, error) { return needs(id), nil },
 	})
 	if err != nil {
@@ -64,7 +65,7 @@ func delivered(name, token string) syncproto.DeliveredIdentity {
 // mustAccept delivers tokens, and returns what the edge says that it holds.
 func mustAccept(tb testing.TB, k *identities.Keeper, list ...syncproto.DeliveredIdentity) string {
 	tb.Helper()
-	held, err := k.Accept(tb.Context(), list)
+	held, err := k.Accept(tb.Context(), list, "")
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 		t.Errorf("a record of another task: %s", got)
 	}
 	for _, bad := range []syncproto.DeliveredIdentity{{Alloc: shop, Task: "main", Name: "x"}, delivered("x", strings.Repeat("x", syncproto.MaxIdentityToken+1)), delivered("", "t"), {Task: "a", Name: "b", Token: "c"}} {
-		if _, err := k.Accept(t.Context(), []syncproto.DeliveredIdentity{bad}); fleet.CodeOf(err) != fleet.CodeInvalid {
+		if _, err := k.Accept(t.Context(), []syncproto.DeliveredIdentity{bad}, ""); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

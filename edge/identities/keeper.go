@@ -2,8 +2,9 @@
 // into the tasks' files.
 //
 // edge.Open makes a Keeper and passes it the tokens of a hub's requests. Each token is journaled, encrypted by the machine,
-// before Accept returns, so that it is there again after a reboot without a link. Keeper.Run is its only goroutine: it
-// forgets tokens whose allocation has ended. A token that has expired stops nothing.
+// before Accept returns, so that it is there again after a reboot without a link. A token that has expired stops nothing.
+// Where the job allows it, the Keeper signs another one with the edge's own key while no hub is in reach. Keeper.Run is its
+// only goroutine: it signs, and forgets tokens whose allocation has ended.
 package identities
 
 import (
@@ -20,7 +21,6 @@ import (
 	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/internal/codec"
-	"skerry/internal/pace"
 	"skerry/syncproto"
 )
 
@@ -40,11 +40,18 @@ type Sealer interface {
 
 // Config of a Keeper. All fields are required.
 type Config struct {
+	Node    fleet.NodeID
 	Journal Journal
 	Sealer  Sealer
 	// Needs reports whether an allocation is here and has not ended.
 	Needs func(ctx context.Context, alloc fleet.AllocID) (bool, error)
-	Log   *slog.Logger
+	// HubTime is the time by the clocks of hubs, as well as the edge knows it: tokens that the edge signs bear it.
+	HubTime func() time.Time
+	// Connected reports whether there is a session with a hub that has answered within a time.
+	Connected func(within time.Duration) bool
+	// Announce is called when PublicKey has changed. It must not block.
+	Announce func()
+	Log      *slog.Logger
 }
 
 const (
@@ -59,10 +66,19 @@ const (
 	arrivalGrace = 2 * time.Minute
 )
 
-// record is one token in the journal, before it is encrypted.
+// record is a hub's token in the journal, before it is encrypted. Renewed is the newest one that the edge has signed since.
 type record struct {
-	Version  int                         `cbor:"1,keyasint"`
-	Identity syncproto.DeliveredIdentity `cbor:"2,keyasint"`
+	Version  int                          `cbor:"1,keyasint"`
+	Identity syncproto.DeliveredIdentity  `cbor:"2,keyasint"`
+	Renewed  *syncproto.DeliveredIdentity `cbor:"3,keyasint,omitempty"`
+}
+
+// newestToken returns the token that the task gets.
+func (r *record) newestToken() *syncproto.DeliveredIdentity {
+	if r.Renewed != nil {
+		return r.Renewed
+	}
+	return &r.Identity
 }
 
 // journalKey is unique: neither an allocation's ID nor the name of an identity has a slash.
@@ -75,16 +91,19 @@ type Keeper struct {
 	cfg Config
 
 	changing chan struct{} // capacity 1; full while the journal is changed: no mutex is held while a disk is awaited
-	mu       sync.Mutex
-	tokens   map[syncproto.IdentityName]syncproto.DeliveredIdentity
-	arrived  map[syncproto.IdentityName]time.Time // of tokens whose allocation has not arrived yet
-	changed  chan struct{}                        // closed when a token changes
+	keyMade  bool          // this process has made a key; guarded by changing
+
+	mu      sync.Mutex
+	tokens  map[syncproto.IdentityName]record
+	arrived map[syncproto.IdentityName]time.Time // of tokens whose allocation has not arrived yet
+	keys    signingKeys
+	changed chan struct{} // closed when a token changes
 }
 
 // Open makes the Keeper and reads the tokens from the journal. One that cannot be decrypted is left out: a hub delivers
 // another.
 func Open(cfg Config) (*Keeper, error) {
-	k := &Keeper{cfg: cfg, changing: make(chan struct{}, 1), tokens: map[syncproto.IdentityName]syncproto.DeliveredIdentity{}, arrived: map[syncproto.IdentityName]time.Time{}, changed: make(chan struct{})}
+	k := &Keeper{cfg: cfg, changing: make(chan struct{}, 1), tokens: map[syncproto.IdentityName]record{}, arrived: map[syncproto.IdentityName]time.Time{}, changed: make(chan struct{})}
 	held, err := cfg.Journal.Handles(context.Background(), noAlloc)
 	if err != nil {
 		return nil, fmt.Errorf("read the identities of tasks: %w", err)
@@ -93,12 +112,17 @@ func Open(cfg Config) (*Keeper, error) {
 		if !strings.HasPrefix(key, keyPrefix) {
 			continue
 		}
-		d, err := openRecord(cfg.Sealer, key, raw)
+		r, err := openRecord(cfg.Sealer, key, raw)
 		if err != nil {
 			cfg.Log.Error("identity of a task not readable: a hub has to deliver it again", "error", err)
 			continue
 		}
-		k.tokens[d.IdentityName()], k.arrived[d.IdentityName()] = d, time.Now()
+		k.tokens[r.Identity.IdentityName()], k.arrived[r.Identity.IdentityName()] = r, time.Now()
+	}
+	if raw := held[signingKey]; raw != nil {
+		if k.keys, err = openKeys(cfg.Sealer, raw); err != nil {
+			cfg.Log.Error("key for identities not readable: making another when a hub is in reach", "error", err)
+		}
 	}
 	return k, nil
 }
@@ -106,31 +130,31 @@ func Open(cfg Config) (*Keeper, error) {
 var decoder = codec.NewDecoder(codec.Limits{Nesting: 4, Elements: 16, Pairs: 16, Items: 64})
 
 // openRecord decrypts and decodes a record of the journal.
-func openRecord(s Sealer, key string, raw []byte) (d syncproto.DeliveredIdentity, err error) {
+func openRecord(s Sealer, key string, raw []byte) (r record, err error) {
 	if len(raw) > maxRecord {
-		return d, fmt.Errorf("read the identity of a task: %d bytes", len(raw))
+		return r, fmt.Errorf("read the identity of a task: %d bytes", len(raw))
 	}
 	plain, err := s.Open(raw, []byte(key))
 	if err != nil {
-		return d, fmt.Errorf("read the identity of a task: %w", err)
+		return r, fmt.Errorf("read the identity of a task: %w", err)
 	}
 	return decodeRecord(key, plain)
 }
 
 // decodeRecord decodes the decrypted record of a key.
-func decodeRecord(key string, plain []byte) (syncproto.DeliveredIdentity, error) {
-	var r record
+func decodeRecord(key string, plain []byte) (r record, err error) {
 	if err := decoder.Unmarshal(plain, &r); err != nil {
-		return r.Identity, fmt.Errorf("decode the identity of a task: %w", err)
+		return r, fmt.Errorf("decode the identity of a task: %w", err)
 	}
-	if r.Version != recordVersion || journalKey(r.Identity.IdentityName()) != key {
-		return r.Identity, fmt.Errorf("decode the identity of a task: version %d, task %.64q", r.Version, r.Identity.Task)
+	if r.Version != recordVersion || journalKey(r.Identity.IdentityName()) != key || r.newestToken().IdentityName() != r.Identity.IdentityName() {
+		return r, fmt.Errorf("decode the identity of a task: version %d, task %.64q", r.Version, r.Identity.Task)
 	}
-	return r.Identity, nil
+	return r, nil
 }
 
 // Accept journals the tokens that a hub delivers. It returns what the edge holds then, without the tokens themselves.
-func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error) {
+// published is the id of the edge's key that the hubs publish; "": none.
+func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredIdentity, published string) ([]syncproto.DeliveredIdentity, error) {
 	k.changing <- struct{}{}
 	defer func() { <-k.changing }()
 	for i := range list {
@@ -138,15 +162,30 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredIdentity)
 			return nil, err
 		}
 	}
+	if err := k.keepKeys(ctx, published); err != nil {
+		return nil, err
+	}
 	return k.Held(""), nil
 }
 
-// keepToken journals a token.
+// keepToken journals the token of a hub.
 func (k *Keeper) keepToken(ctx context.Context, d *syncproto.DeliveredIdentity) error {
 	if err := d.Check(); err != nil {
 		return err
 	}
-	plain, err := codec.Marshal(record{recordVersion, *d})
+	if err := k.putRecord(ctx, record{Version: recordVersion, Identity: *d}); err != nil {
+		return err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.arrived[d.IdentityName()] = time.Now()
+	return nil
+}
+
+// putRecord journals a record, and has its readers see it.
+func (k *Keeper) putRecord(ctx context.Context, r record) error {
+	d := &r.Identity
+	plain, err := codec.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("keep identity %s of task %s: %w", d.Name, d.Task, err)
 	}
@@ -156,10 +195,15 @@ func (k *Keeper) keepToken(ctx context.Context, d *syncproto.DeliveredIdentity) 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tokens[d.IdentityName()], k.arrived[d.IdentityName()] = *d, time.Now()
+	k.tokens[d.IdentityName()] = r
+	k.noteChange()
+	return nil
+}
+
+// noteChange wakes those who wait for a change. k.mu is held.
+func (k *Keeper) noteChange() {
 	close(k.changed)
 	k.changed = make(chan struct{})
-	return nil
 }
 
 // Held lists the identities of an allocation, or all for "", without their tokens.
@@ -167,8 +211,8 @@ func (k *Keeper) Held(alloc fleet.AllocID) []syncproto.DeliveredIdentity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	held := []syncproto.DeliveredIdentity{}
-	for _, d := range k.tokens {
-		if alloc == "" || d.Alloc == alloc {
+	for _, r := range k.tokens {
+		if d := *r.newestToken(); alloc == "" || d.Alloc == alloc {
 			d.Token = ""
 			held = append(held, d)
 		}
@@ -184,16 +228,38 @@ func (k *Keeper) Held(alloc fleet.AllocID) []syncproto.DeliveredIdentity {
 func (k *Keeper) Token(alloc fleet.AllocID, task, identity string) (token string, changed <-chan struct{}, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	d, ok := k.tokens[syncproto.IdentityName{Alloc: alloc, Task: task, Identity: identity}]
-	return d.Token, k.changed, ok
+	r, ok := k.tokens[syncproto.IdentityName{Alloc: alloc, Task: task, Identity: identity}]
+	return r.newestToken().Token, k.changed, ok
 }
 
-// Run forgets tokens whose allocation has ended, until ctx ends.
+// Run renews the tokens that it may while no hub is in reach, and forgets those whose allocation has ended, until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	for pace.Rest(ctx, forgetPoll) {
-		if err := k.forgetEnded(ctx); err != nil && ctx.Err() == nil {
-			k.cfg.Log.Warn("identities of tasks not forgotten; trying again", "error", err)
+	forgotten, warned := time.Now(), ""
+	for ctx.Err() == nil {
+		k.mu.Lock()
+		changed := k.changed
+		k.mu.Unlock()
+		wait, err := k.RenewOffline(ctx)
+		text := ""
+		if err != nil && ctx.Err() == nil {
+			if text = err.Error(); text != warned {
+				k.cfg.Log.Warn("identities of tasks not renewed by the edge; trying again", "error", err)
+			}
 		}
+		warned = text
+		if time.Since(forgotten) >= forgetPoll {
+			if err := k.forgetEnded(ctx); err != nil && ctx.Err() == nil {
+				k.cfg.Log.Warn("identities of tasks not forgotten; trying again", "error", err)
+			}
+			forgotten = time.Now()
+		}
+		timer := time.NewTimer(min(wait, forgetPoll-time.Since(forgotten)))
+		select {
+		case <-timer.C:
+		case <-changed:
+		case <-ctx.Done():
+		}
+		timer.Stop()
 	}
 	return nil
 }

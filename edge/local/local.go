@@ -135,6 +135,8 @@ type Identity struct {
 	Name    string
 	Issued  time.Time  // by the clock of the hub that has signed it
 	Expires *time.Time `json:",omitempty"` // nil: never
+	// Offline says that the edge has signed it itself, because no hub was in reach.
+	Offline bool `json:",omitempty"`
 }
 
 // StopRequest is a request to stop an allocation.

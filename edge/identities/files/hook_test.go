@@ -54,7 +54,7 @@ func delivered(name, token string) syncproto.DeliveredIdentity {
 // mustAccept delivers tokens.
 func mustAccept(tb testing.TB, k *identities.Keeper, list ...syncproto.DeliveredIdentity) {
 	tb.Helper()
-	if _, err := k.Accept(tb.Context(), list); err != nil {
+	if _, err := k.Accept(tb.Context(), list, ""); err != nil {
 		tb.Fatal(err)
 	}
 }
