@@ -6,14 +6,20 @@ import (
 	"skerry/fleet"
 )
 
-// NodeExposure lists what an edge knew: allocations that were placed there, and variables that they may read. It has no
-// values. Allocations that the state has collected are not in it.
+// NodeExposure lists what an edge knew: allocations that were placed there, the variables that they may read, and the
+// identities of their tasks. It has no values. Allocations that the state has collected are not in it.
 type NodeExposure struct {
 	NodeID      fleet.NodeID
 	Name        string
 	Since       *time.Time `json:",omitempty"` // when the edge was revoked or lost; nil: it is connected
 	Variables   []ExposedVariable
 	Allocations []ExposedAlloc
+	// Identities are those of tasks of allocations that the edge has not reported as ended.
+	Identities []ExposedIdentity
+	// IdentityKey is the id of the edge's own key for offline identities, as it was told last; "": it has none. Published says
+	// that the hubs still publish it.
+	IdentityKey string `json:",omitempty"`
+	Published   bool   `json:",omitempty"`
 	// SiteCodes are the valid codes whose hashes the edge may have. Tokens other than management ones do not see them.
 	SiteCodes []fleet.SiteCode `json:",omitempty"`
 }
@@ -27,6 +33,18 @@ type ExposedVariable struct {
 	ModifyTime  time.Time
 	Changed     bool
 	Allocations []fleet.AllocID // that may read it
+}
+
+// ExposedIdentity is an identity of a task of which an edge may have a token. Offline says that the edge may sign one itself.
+type ExposedIdentity struct {
+	Namespace string
+	JobID     fleet.JobID
+	AllocID   fleet.AllocID
+	Task      string
+	Name      string
+	Audience  []string
+	TTL       time.Duration `json:",omitempty"` // 0: its tokens last as long as their allocation
+	Offline   bool          `json:",omitempty"`
 }
 
 // ExposedAlloc is an allocation that was placed on an edge.

@@ -26,6 +26,7 @@ import (
 	"skerry/hub/access"
 	"skerry/hub/login"
 	"skerry/hub/state"
+	"skerry/hub/workload"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
 )
@@ -201,6 +202,7 @@ type API struct {
 	endpoints []endpoint
 	byRoute   map[string]http.HandlerFunc
 	tries     *login.Tries // of those who log in
+	keySets   workload.KeySets
 }
 
 // New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.

@@ -9,12 +9,17 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/hub/workload"
+	"skerry/syncproto/nodekey"
 )
 
 // nodeExposure answers with what an edge knew, so that it can be replaced after a theft: paths and versions, no values.
 // Variables and allocations of which the token may not know are left out.
 func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
-	answer := api.NodeExposure{NodeID: n.ID, Name: n.Name, Variables: []api.ExposedVariable{}, Allocations: []api.ExposedAlloc{}}
+	answer := api.NodeExposure{NodeID: n.ID, Name: n.Name, Variables: []api.ExposedVariable{}, Allocations: []api.ExposedAlloc{}, Identities: []api.ExposedIdentity{}}
+	if key := n.Attributes[nodekey.Attribute]; key != "" {
+		answer.IdentityKey, answer.Published = nodekey.ID(n.ID, key), workload.NodeKeyID(v, n.ID) != ""
+	}
 	if since := lostSince(n); since != 0 {
 		at := time.Unix(0, since).UTC()
 		answer.Since = &at
@@ -26,6 +31,7 @@ func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Nod
 			answer.Allocations = append(answer.Allocations, api.ExposedAlloc{
 				ID: al.ID, Namespace: al.Namespace, JobID: al.JobID, TaskGroup: al.TaskGroup, ClientStatus: al.ClientStatus,
 			})
+			answer.Identities = append(answer.Identities, exposedIdentities(al)...)
 		}
 		for _, path := range al.VariablePaths("") {
 			row, ok := v.Variable(al.Namespace, path)
@@ -56,6 +62,22 @@ func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Nod
 		}
 	}
 	return answer, max(v.TableIndex("site_codes"), v.TableIndex("variables"), v.TableIndex("allocs"), n.ModifyIndex, 1), nil
+}
+
+// exposedIdentities lists the identities of an allocation's tasks of which its edge has tokens.
+func exposedIdentities(al *fleet.Alloc) (all []api.ExposedIdentity) {
+	g := al.Group()
+	if g == nil || al.EndedOnEdge() {
+		return nil
+	}
+	for i := range g.Tasks {
+		for _, w := range g.Tasks[i].ExposedIdentities() {
+			all = append(all, api.ExposedIdentity{
+				Namespace: al.Namespace, JobID: al.JobID, AllocID: al.ID, Task: g.Tasks[i].Name, Name: w.Name, Audience: w.Audience, TTL: w.TTL, Offline: w.Offline,
+			})
+		}
+	}
+	return all
 }
 
 // lostSince returns when (UnixNano) an edge was revoked, or else lost; 0: it is connected.

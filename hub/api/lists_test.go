@@ -68,7 +68,8 @@ var listEndpoints = []listEndpoint{
 // noLists are the other GETs. They answer with one object, with a stream, or with a list that is bounded by the number
 // of hubs, by the versions and rows that are kept, or by one job.
 var noLists = []string{
-	"/.well-known/jwks.json", "/.well-known/openid-configuration",
+	"/.well-known/jwks.json", "/.well-known/hub-jwks.json", "/.well-known/openid-configuration",
+	"/v1/node/{id}/.well-known/jwks.json", "/v1/node/{id}/.well-known/openid-configuration",
 	"/v1/acl/why", "/v1/acl/policy/self", "/v1/acl/policy/{name}", "/v1/acl/token/self", "/v1/acl/token/{name}", "/v1/acl/role/{name}", "/v1/acl/role/name/{name}", "/v1/acl/auth-method/{name}", "/v1/acl/binding-rule/{name}",
 	"/v1/agent/health", "/v1/client/gc", "/v1/client/allocation/{id}/gc", "/v1/agent/host", "/v1/agent/members", "/v1/agent/servers", "/v1/operator/autopilot/configuration", "/v1/agent/monitor", "/v1/agent/self", "/v1/allocation/{id}", "/v1/allocation/{id}/history",
 	"/v1/client/allocation/{id}/checks", "/v1/client/allocation/{id}/exec", "/v1/client/allocation/{id}/stats", "/v1/client/stats",

@@ -180,8 +180,11 @@ var unwalked = map[string]string{
 	"GET /v1/job/{id}/action":                  "a websocket, see actions_test.go",
 	"DELETE /v1/service/{name}/{registration}": "refused, see docs/compatibility.md",
 
-	"GET /.well-known/jwks.json":            "keys in the shape of RFC 7517: TestNomadReadsKeySet",
-	"GET /.well-known/openid-configuration": "in the shape of OIDC discovery: TestIdentityIsVerifiedByOthers",
+	"GET /.well-known/jwks.json":                         "keys in the shape of RFC 7517: TestNomadReadsKeySet",
+	"GET /.well-known/hub-jwks.json":                     "extension",
+	"GET /v1/node/{id}/.well-known/jwks.json":            "extension",
+	"GET /v1/node/{id}/.well-known/openid-configuration": "extension",
+	"GET /.well-known/openid-configuration":              "in the shape of OIDC discovery: TestIdentityIsVerifiedByOthers",
 
 	"PUT /v1/acl/bootstrap":              aclByClient,
 	"GET /v1/acl/policies":               aclByClient,

@@ -3,6 +3,7 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -12,10 +13,12 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	nomad "github.com/hashicorp/nomad/api"
 
+	"skerry/api"
 	"skerry/fleet"
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/hub/workload"
+	"skerry/syncproto/nodekey"
 )
 
 // signIdentity places an allocation of the job shop, and signs an identity of its task.
@@ -163,4 +166,90 @@ func TestRequestsOfWorkload(t *testing.T) {
 			t.Errorf("the audit has the token: %s", text)
 		}
 	}
+}
+
+// TestIdentityOfAnEdgeIsVerifiedByOthers: an OIDC client that trusts the issuer of a node verifies a token of its edge with
+// the node's own keys. One that trusts the issuer of the hubs takes no token of an edge, whatever it says. All keys are in one
+// document, until the node is revoked.
+func TestIdentityOfAnEdgeIsVerifiedByOthers(t *testing.T) {
+	a := newACLHub(t)
+	issuing, err := hubapi.New(hubapi.Config{State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub), Issuer: a.srv.URL})
+	mustSucceed(t, err)
+	a.srv.Config.Handler = issuing
+	identity := fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, File: true, TTL: time.Hour, Offline: true}
+	alloc, _ := a.signIdentity(a.srv.URL, &identity)
+	a.allowOffline(alloc, identity)
+	key, err := nodekey.New()
+	mustSucceed(t, err)
+	mustApply(t, a.hub, state.NodeRegister{Now: 6, Node: fleet.Node{
+		ID: nodeID, Name: "edge1", Datacenter: "dc1", NodePool: "default", Attributes: map[string]string{nodekey.Attribute: key.Public()}, Resources: fleet.Resources{CPU: 4000, MemoryMB: 8192, DiskMB: 10000},
+	}})
+	sign := func(issuer string) string {
+		token, err := key.Sign(nodeID, fmt.Appendf(nil, `{"iss":%q,"sub":"global:default:shop:web:main:vault","aud":"vault.io","iat":%d,"exp":%d}`, issuer, a.now.Unix(), a.now.Unix()+3600))
+		mustSucceed(t, err)
+		return token
+	}
+	verifier := func(issuer string) *oidc.IDTokenVerifier {
+		provider, err := oidc.NewProvider(t.Context(), issuer)
+		mustSucceed(t, err)
+		return provider.Verifier(&oidc.Config{ClientID: "vault.io", Now: func() time.Time { return a.now }, SupportedSigningAlgs: []string{"RS256", "ES256"}})
+	}
+	own := nodekey.Issuer(a.srv.URL, nodeID)
+	if verified, err := verifier(own).Verify(t.Context(), sign(own)); err != nil || verified.Subject != "global:default:shop:web:main:vault" {
+		t.Fatalf("verified as %+v, %v", verified, err)
+	}
+	for _, issuer := range []string{own, a.srv.URL} {
+		if _, err := verifier(a.srv.URL).Verify(t.Context(), sign(issuer)); err == nil {
+			t.Errorf("who trusts the hubs takes a token of an edge with the issuer %s", issuer)
+		}
+	}
+	get := func(path string) (int, string) {
+		resp, err := http.Get(a.srv.URL + path)
+		mustSucceed(t, err)
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		mustSucceed(t, err)
+		return resp.StatusCode, string(text)
+	}
+	id := nodekey.ID(nodeID, key.Public())
+	exposed := func() (e api.NodeExposure) {
+		_, text := get("/v1/node/" + string(nodeID) + "/exposure")
+		mustSucceed(t, json.Unmarshal([]byte(text), &e))
+		return e
+	}
+	if e := exposed(); e.IdentityKey != id || !e.Published || len(e.Identities) != 1 || !e.Identities[0].Offline || e.Identities[0].Name != "vault" || e.Identities[0].AllocID != alloc {
+		t.Errorf("its exposure: %+v", e)
+	}
+	if _, all := get("/.well-known/jwks.json"); !strings.Contains(all, id) || strings.Count(all, `"kid"`) != 2 || strings.Contains(all, `"d"`) {
+		t.Errorf("all keys: %s", all)
+	}
+	if _, hubs := get("/.well-known/hub-jwks.json"); strings.Contains(hubs, id) || strings.Count(hubs, `"kid"`) != 1 {
+		t.Errorf("keys of hubs: %s", hubs)
+	}
+	mustApply(t, a.hub, state.NodeRevoke{NodeID: nodeID, EvalSeed: "s", Now: 7})
+	if _, all := get("/.well-known/jwks.json"); strings.Contains(all, id) {
+		t.Errorf("the key of a revoked node: %s", all)
+	}
+	if _, one := get("/v1/node/" + string(nodeID) + "/.well-known/jwks.json"); strings.Contains(one, "kid") {
+		t.Errorf("the key of a revoked node: %s", one)
+	}
+	if e := exposed(); e.IdentityKey != id || e.Published || len(e.Identities) != 1 {
+		t.Errorf("the exposure of a revoked node: %+v", e)
+	}
+	if code, text := get("/v1/node/" + string(nodeID) + "/.well-known/openid-configuration"); code != http.StatusNotFound {
+		t.Errorf("the issuer of a revoked node: %d %s", code, text)
+	}
+}
+
+// allowOffline gives the job of an allocation an identity.
+func (a *aclHub) allowOffline(id fleet.AllocID, w fleet.WorkloadIdentity) {
+	a.tb.Helper()
+	placed, _ := a.hub.store.View().Alloc(id)
+	job := *placed.Job
+	job.TaskGroups = []fleet.TaskGroup{{Name: "web", Count: 1, Tasks: []fleet.Task{{Name: "main", Driver: "raw_exec", Identities: []fleet.WorkloadIdentity{w}}}}}
+	mustApply(a.tb, a.hub, state.JobRegister{Job: &job, Now: 5})
+	stored, _ := a.hub.store.View().Job(job.Namespace, job.ID)
+	next := *placed
+	next.Job, next.JobVersion, next.JobHash = stored, stored.Version, stored.SpecHash
+	mustApply(a.tb, a.hub, state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{nodeID: {next}}}, Jobs: []*fleet.Job{stored}, Now: 5})
 }

@@ -24,14 +24,15 @@ type identitySender struct {
 	s        *session
 	outcomes deliveryOutcomes
 	held     map[syncproto.IdentityName]syncproto.DeliveredIdentity // what the edge has; nil: it was not asked yet
-	// request sends tokens, and returns what the edge holds then.
-	request func(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error)
+	toldKey  string                                                 // the id of its own key that the edge knows to be published
+	// request sends tokens with that id, and returns what the edge holds then.
+	request func(ctx context.Context, list []syncproto.DeliveredIdentity, published string) ([]syncproto.DeliveredIdentity, error)
 }
 
 func newIdentitySender(s *session) *identitySender {
 	i := &identitySender{s: s}
-	i.request = func(ctx context.Context, list []syncproto.DeliveredIdentity) ([]syncproto.DeliveredIdentity, error) {
-		text, err := s.sendDelivery(ctx, syncproto.Request{Kind: syncproto.RequestIdentities, Identities: list}, syncproto.MaxHeldIdentities)
+	i.request = func(ctx context.Context, list []syncproto.DeliveredIdentity, published string) ([]syncproto.DeliveredIdentity, error) {
+		text, err := s.sendDelivery(ctx, syncproto.Request{Kind: syncproto.RequestIdentities, Identities: list, IdentityKey: published}, syncproto.MaxHeldIdentities)
 		if err != nil {
 			return nil, err
 		}
@@ -70,8 +71,9 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 	if len(wanted) == 0 {
 		return 0, nil
 	}
-	if i.held == nil {
-		if err := i.exchangeTokens(ctx, nil); err != nil {
+	published := workload.NodeKeyID(view, i.s.node)
+	if i.held == nil || i.toldKey != published {
+		if err := i.exchangeTokens(ctx, nil, published); err != nil {
 			return 0, err
 		}
 	}
@@ -79,7 +81,7 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 	now := i.s.gw.cfg.Now()
 	for _, w := range wanted {
 		held, ok := i.held[syncproto.IdentityName{Alloc: w.alloc.ID, Task: w.task, Identity: w.identity.Name}]
-		if _, known := view.RootKey(held.KeyID); ok && known {
+		if _, known := view.RootKey(held.KeyID); ok && known && held.Offline == w.identity.Offline {
 			if w.identity.TTL == 0 {
 				continue
 			}
@@ -92,29 +94,33 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 		if err != nil {
 			return 0, err
 		}
-		d := syncproto.DeliveredIdentity{Alloc: w.alloc.ID, Task: w.task, Name: w.identity.Name, Token: made.Text, KeyID: made.KeyID, Issued: made.IssuedAt, Expires: made.Expires}
+		d := syncproto.DeliveredIdentity{
+			Alloc: w.alloc.ID, Task: w.task, Name: w.identity.Name, Token: made.Text, KeyID: made.KeyID, Issued: made.IssuedAt, Expires: made.Expires,
+			Offline: w.identity.Offline,
+		}
 		if w.identity.TTL > 0 {
 			next = shorter(next, renewAt(d).Sub(now))
 		}
 		if batch = append(batch, d); len(batch) == identitiesInRequest {
-			if err := i.exchangeTokens(ctx, batch); err != nil {
+			if err := i.exchangeTokens(ctx, batch, published); err != nil {
 				return 0, err
 			}
 			batch = nil
 		}
 	}
 	if len(batch) > 0 {
-		return next, i.exchangeTokens(ctx, batch)
+		return next, i.exchangeTokens(ctx, batch, published)
 	}
 	return next, nil
 }
 
-// exchangeTokens sends tokens, and notes what the edge holds then.
-func (i *identitySender) exchangeTokens(ctx context.Context, list []syncproto.DeliveredIdentity) error {
-	all, err := i.request(ctx, list)
+// exchangeTokens sends tokens with the id of the edge's key that is published, and notes what the edge holds then.
+func (i *identitySender) exchangeTokens(ctx context.Context, list []syncproto.DeliveredIdentity, published string) error {
+	all, err := i.request(ctx, list, published)
 	if err != nil {
 		return err
 	}
+	i.toldKey = published
 	i.held = make(map[syncproto.IdentityName]syncproto.DeliveredIdentity, len(all))
 	for _, d := range all {
 		i.held[d.IdentityName()] = d

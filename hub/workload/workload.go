@@ -2,8 +2,9 @@
 // allocation somebody is, with Nomad's claims.
 //
 // The hub's gateway signs for the edges that have the allocations. hub/access verifies what a request shows, and hub/api
-// publishes the public keys. The keys are those of package secrets, in the replicated state. The package starts no
-// goroutine and persists nothing.
+// publishes the public keys. The keys are those of package secrets, in the replicated state. Edges sign tokens of their own
+// tasks (ES256) while no hub is in reach: nodes.go publishes their keys, and says which of their tokens count. The package
+// starts no goroutine and persists nothing.
 package workload
 
 import (
@@ -19,6 +20,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/secrets"
 	"skerry/hub/state"
+	"skerry/syncproto/nodekey"
 )
 
 // Algorithm is the only one that tokens are signed with, and accepted by.
@@ -41,7 +43,12 @@ type Claims struct {
 	AllocID   fleet.AllocID `json:"nomad_allocation_id"`
 	Task      string        `json:"nomad_task"`
 
-	KeyID string `json:"-"` // in the token's header
+	// Node and Offline are in tokens that an edge has signed while no hub was in reach.
+	Node    fleet.NodeID `json:"skerry_node_id,omitempty"`
+	Offline bool         `json:"skerry_offline,omitempty"`
+
+	KeyID    string       `json:"-"` // in the token's header
+	SignedBy fleet.NodeID `json:"-"` // whose edge has signed it, by its key; "": a hub
 }
 
 // audience is for whom a token is. A single one is a text, as in Nomad.
@@ -91,7 +98,7 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 		Namespace: a.Namespace, JobID: a.JobOfIdentity(), AllocID: a.ID, Task: task,
 	}}
 	if w.TTL > 0 {
-		t.Expires = now + int64(max(w.TTL, time.Second)/time.Second)
+		t.Expires = now + seconds(w.TTL)
 	}
 	key, err := s.Keys.SigningKey(ctx)
 	if err != nil {
@@ -104,6 +111,9 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 	}
 	return t, nil
 }
+
+// seconds is how long a token of an identity lasts, in the unit of its claims.
+func seconds(ttl time.Duration) int64 { return int64(max(ttl, time.Second) / time.Second) }
 
 func signClaims(key jose.SigningKey, c Claims) (string, error) {
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("JWT"))
@@ -131,12 +141,18 @@ func Verify(v *state.View, text string) (Claims, error) {
 	if len(text) > maxToken {
 		return c, refusal("it has %d bytes: at most %d are allowed", len(text), maxToken)
 	}
-	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256})
+	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	if err != nil {
-		return c, refusal("it is not signed with %s, or cannot be read", Algorithm)
+		return c, refusal("it is not signed with %s, or by an edge with %s, or cannot be read", Algorithm, nodekey.Algorithm)
 	}
 	keyID := signed.Signatures[0].Header.KeyID
-	public, err := publicKey(v, keyID)
+	node, ofEdge := nodekey.NodeOf(keyID)
+	var public any
+	if ofEdge {
+		public, err = announcedKey(v, node, keyID)
+	} else {
+		public, err = publicKey(v, keyID)
+	}
 	if err != nil {
 		return c, err
 	}
@@ -147,7 +163,7 @@ func Verify(v *state.View, text string) (Claims, error) {
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return c, refusal("its claims cannot be read")
 	}
-	c.KeyID = keyID
+	c.KeyID, c.SignedBy = keyID, node
 	return c, nil
 }
 
@@ -173,7 +189,13 @@ func refusal(format string, args ...any) *fleet.Error {
 // Check returns the allocation of a token that was verified, if the token counts for this cluster's hubs now: by its time,
 // its issuer (that of the hubs, or none) and its audience. CodeForbidden: it does not, or its allocation has ended.
 func (c *Claims) Check(v *state.View, now time.Time, issuer string) (*fleet.Alloc, error) {
-	if _, ok := v.RootKey(c.KeyID); !ok {
+	issuers := []string{"", issuer}
+	if c.SignedBy != "" {
+		if _, err := announcedKey(v, c.SignedBy, c.KeyID); err != nil {
+			return nil, err
+		}
+		issuers = []string{nodekey.Issuer("", c.SignedBy), nodekey.Issuer(issuer, c.SignedBy)}
+	} else if _, ok := v.RootKey(c.KeyID); !ok {
 		return nil, refusal("its key %.64q was removed", c.KeyID)
 	}
 	switch {
@@ -182,8 +204,8 @@ func (c *Claims) Check(v *state.View, now time.Time, issuer string) (*fleet.Allo
 			WithHint("the task has to read its file again: the edge renews it while there is a link")
 	case now.Unix()+int64(clockSkew/time.Second) < c.NotBefore:
 		return nil, refusal("it is not valid before %s", time.Unix(c.NotBefore, 0).UTC().Format(time.RFC3339)).WithHint("the clocks of the hubs differ")
-	case c.Issuer != "" && c.Issuer != issuer:
-		return nil, refusal("its issuer is %.200q, and that of this hub %q", c.Issuer, issuer).WithHint("set --oidc-issuer to the same URL on all hubs")
+	case !slices.Contains(issuers, c.Issuer):
+		return nil, refusal("its issuer is %.200q, and has to be %q", c.Issuer, issuers[1]).WithHint("set --oidc-issuer to the same URL on all hubs")
 	case !slices.Contains(c.Audience, fleet.DefaultAudience):
 		return nil, refusal("its audience is not %s", fleet.DefaultAudience).WithHint("use the task's default identity for the hubs")
 	}
@@ -198,6 +220,11 @@ func (c *Claims) Check(v *state.View, now time.Time, issuer string) (*fleet.Allo
 	case a.Namespace != c.Namespace || a.JobOfIdentity() != c.JobID || a.Group() == nil || a.Group().Task(c.Task) == nil:
 		return nil, refusal("allocation %s has another job or no task %.64q", a.ID, c.Task)
 	}
+	if c.SignedBy != "" {
+		if err := c.checkOffline(a); err != nil {
+			return nil, err
+		}
+	}
 	return a, nil
 }
 
@@ -209,8 +236,8 @@ func isRevoked(v *state.View, node fleet.NodeID) bool {
 // clockSkew is how far the clocks of hubs may differ.
 const clockSkew = time.Minute
 
-// KeySet returns the public keys of all tokens that may be valid, by their ids.
-func KeySet(v *state.View) jose.JSONWebKeySet {
+// HubKeys returns the public keys of the hubs, by their ids.
+func HubKeys(v *state.View) jose.JSONWebKeySet {
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
 	for row := range v.RootKeys() {
 		if row.Signing == nil {

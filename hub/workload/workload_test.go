@@ -77,7 +77,7 @@ func TestClaims(t *testing.T) {
 
 func TestKeySet(t *testing.T) {
 	_, v := newSigner(t, "")
-	b, err := json.Marshal(workload.KeySet(v))
+	b, err := json.Marshal(workload.HubKeys(v))
 	var set struct{ Keys []map[string]string }
 	if err == nil {
 		err = json.Unmarshal(b, &set)
@@ -85,7 +85,7 @@ func TestKeySet(t *testing.T) {
 	if err != nil || len(set.Keys) != 1 || set.Keys[0]["kid"] != "k1" || set.Keys[0]["kty"] != "RSA" || set.Keys[0]["alg"] != "RS256" || set.Keys[0]["use"] != "sig" || set.Keys[0]["d"] != "" {
 		t.Fatalf("%s, %v", b, err)
 	}
-	if b, err := json.Marshal(workload.KeySet(state.New().View())); err != nil || string(b) != `{"keys":[]}` {
+	if b, err := json.Marshal(workload.HubKeys(state.New().View())); err != nil || string(b) != `{"keys":[]}` {
 		t.Fatalf("without a key: %s, %v", b, err)
 	}
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"skerry/api"
@@ -12,10 +14,13 @@ import (
 func exposureCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "exposure ID", Short: "List what a node knew, to replace it after a theft", Args: cobra.ExactArgs(1),
-		Long: `List what a node knew: the allocations that were placed on it, the variables that they may read, and for management tokens
-the site codes that it takes. No values are shown.
+		Long: `List what a node knew: the allocations that were placed on it, the variables that they may read, the identities of their
+tasks, and for management tokens the site codes that it takes. No values are shown.
 Revoke a stolen node first. Then give every listed variable another value, and what it stands for, such as a password: a
-variable is changed once its value is newer than the revocation. Revoke the listed site codes, which work on other nodes, too.`,
+variable is changed once its value is newer than the revocation. Revoke the listed site codes, which work on other nodes, too.
+Tell the services of an identity's audience: the hubs refuse its tokens after the revocation, others take them until they
+expire. With its own key the node can sign tokens of offline identities: others must forget that key, which is no longer
+published.`,
 		RunE: command.Show(s, func(c *command.Call) (api.NodeExposure, error) {
 			node, err := c.FindNode(c.Args[0])
 			if err != nil {
@@ -36,6 +41,22 @@ func writeExposure(out *console.Output, e api.NodeExposure) {
 			t.Add(v.Namespace, v.Path, v.Changed, v.ModifyTime, v.ModifyIndex, len(v.Allocations))
 		}
 		out.Table(t)
+	}
+	if len(e.Identities) > 0 {
+		out.Line("")
+		t := console.NewTable("IDENTITY", "NAMESPACE", "JOB", "TASK", "ALLOCATION", "AUDIENCE", "TTL", "OFFLINE")
+		for _, w := range e.Identities {
+			t.Add(w.Name, w.Namespace, w.JobID, w.Task, fleet.Short(w.AllocID), strings.Join(w.Audience, ","), w.TTL, w.Offline)
+		}
+		out.Table(t)
+	}
+	if e.IdentityKey != "" {
+		published := "no longer published"
+		if e.Published {
+			published = "published"
+		}
+		out.Line("")
+		out.Line("The node's own key for offline identities, %s: %s", published, e.IdentityKey)
 	}
 	if len(e.SiteCodes) > 0 {
 		out.Line("")
