@@ -39,7 +39,7 @@ test: ## every package, in random order, with the race detector where something 
 	@$(MAKE) --no-print-directory missing
 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
-DRIVERS := ./drivers/... ./edge/network/...
+DRIVERS := ./drivers/... ./edge/machinekey/tpm ./edge/network/...
 # Job files that nobody here wrote, on real daemons.
 PUBLIC_JOBS := go test -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
 
@@ -54,9 +54,9 @@ test-real: ## all that runs real processes: whole clusters whose links are cut, 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
 	go test -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept
 
-# What runs tasks, and the Debian package that has it.
+# What runs tasks or seals keys, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \
-  /usr/lib/cni/bridge:containernetworking-plugins iptables:iptables busybox:busybox-static git:git
+  /usr/lib/cni/bridge:containernetworking-plugins iptables:iptables busybox:busybox-static git:git swtpm:swtpm
 
 missing: ## which drivers' tests are left out, because a program is not on this machine
 	@for p in $(PROGRAMS_OF_DRIVERS); do command -v $${p%%:*} >/dev/null || echo "  $${p%%:*}  is missing: its tests are left out; Debian's package $${p##*:} has it"; done

@@ -149,6 +149,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/memberlist": {"hub/members"},
 	"github.com/hashicorp/go-memdb":   {"hub/state"},
 	"modernc.org/sqlite":              {"edge/journal"},
+	"github.com/google/go-tpm":        {"edge/machinekey/tpm"},
 	"github.com/hashicorp/hcl/v2":     {"fleet/acl", "fleet/jobspec", "cmd"},
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},

@@ -52,8 +52,14 @@ func (a agent) Status(ctx context.Context) (local.Status, error) {
 	return local.Status{
 		NodeID: e.node, Name: e.cfg.Name, Datacenter: e.cfg.Datacenter, Site: cmp.Or(e.cfg.Site, e.cfg.Datacenter), TimeZone: e.cfg.TimeZone, NodePool: e.cfg.NodePool,
 		Version: e.cfg.Version, BootID: e.boot, Uptime: e.journal.Mono(), Started: e.started,
-		Enrolled: e.isEnrolled(), Cert: a.certificateStatus(), Link: a.linkStatus(), Journal: a.journalStatus(), Disk: a.diskStatus(), Allocs: all,
+		Enrolled: e.isEnrolled(), Cert: a.certificateStatus(), Link: a.linkStatus(), Journal: a.journalStatus(), Disk: a.diskStatus(), Key: a.keyStatus(), Allocs: all,
 	}, nil
+}
+
+// keyStatus returns how the machine's key is kept.
+func (a agent) keyStatus() local.MachineKey {
+	s := a.e.keyStore.Status()
+	return local.MachineKey{Place: string(s.Place), Wanted: string(s.Wanted), LastError: s.Error}
 }
 
 // diskStatus returns the space on the disk of the data directory, and its reserve.

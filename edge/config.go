@@ -70,6 +70,11 @@ type Config struct {
 	Mono func() time.Duration
 	Now  func() time.Time // wall clock; nil: time.Now
 
+	// KeyKeepers may seal the key that encrypts secrets on the disk, the preferred one first; nil: the key is in a file.
+	KeyKeepers []machinekey.Keeper
+	// KeyPlace is where that key has to be; "": where it is, or at the first of KeyKeepers that works.
+	KeyPlace machinekey.Place
+
 	// StoreBytes bounds the store for artifacts, which also gets at most a quarter of the disk; 0: no store.
 	StoreBytes      int64
 	JournalMaxBytes int64 // bound of the journal's rows, in bytes; 0: 64 MiB

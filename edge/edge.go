@@ -77,6 +77,7 @@ type Edge struct {
 	space      *diskspace.Keeper
 	prefetch   *prefetch.Keeper
 	machine    *machinekey.Key
+	keyStore   *machinekey.Store
 	variables  *variables.Keeper
 	identities *identities.Keeper
 	siteCodes  *sitecodes.Keeper
@@ -327,6 +328,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { e.reportRecovered(ctx); return nil })
 	g.Go(func() error { return e.volumes.Run(ctx) })
 	g.Go(func() error { return e.prefetch.Run(ctx) })
+	g.Go(func() error { return e.keyStore.Run(ctx) })
 	g.Go(func() error { return e.variables.Run(ctx) })
 	g.Go(func() error { return e.identities.Run(ctx) })
 	g.Go(func() error { return e.neighbours.Run(ctx) })
@@ -391,6 +393,12 @@ func (e *Edge) recordAgentStart(ctx context.Context) {
 	row := fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started, version " + e.cfg.Version}
 	if err := e.journal.Record(ctx, row); err != nil {
 		e.log.Error("start of the agent not recorded", "error", err)
+	}
+	if key := e.keyStore.Status(); key.Error != "" {
+		row.Message = "key of secrets is not kept as it should be: " + key.Error
+		if err := e.journal.Record(ctx, row); err != nil {
+			e.log.Error("state of the machine's key not recorded", "error", err)
+		}
 	}
 	h := e.journal.Head()
 	e.log.Info("edge started", "node_id", string(e.node), "name", e.cfg.Name, "boot_id", string(e.boot),

@@ -74,6 +74,7 @@ func (e *Edge) wakeRenewal() {
 // heartbeat: the time is known then, and a hub is reachable.
 func (e *Edge) noteHeartbeatAck() {
 	e.neighbours.NoteAnswer()
+	e.keyStore.NoteAnswer()
 	now := e.trustedNow()
 	e.mu.Lock()
 	e.certRefused, e.caEnded = false, false

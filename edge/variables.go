@@ -8,27 +8,15 @@ import (
 	"skerry/edge/variables"
 )
 
-// machineKeyFile has the key that encrypts variables on this edge's disk.
-const machineKeyFile = "identity/machine-key"
-
-// openVariables reads or makes the machine's key, and opens the keeper of the variables. A damaged key is replaced: the
-// hubs deliver again what it has encrypted.
+// openVariables opens the store of the machine's key, and the keepers of the variables and of the identities.
 func (e *Edge) openVariables() (err error) {
-	text, ok, err := e.dir.Read(machineKeyFile)
+	e.keyStore, err = machinekey.Open(machinekey.Config{
+		Dir: e.dir, Keepers: e.cfg.KeyKeepers, Wanted: e.cfg.KeyPlace, Step: e.cfg.Step, Log: e.log.With("component", "machinekey"),
+	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
 	}
-	if ok {
-		if e.machine, err = machinekey.Parse(text); err != nil {
-			e.log.Error("key of the machine not readable: making another; hubs have to deliver the variables again", "path", e.dir.File(machineKeyFile), "error", err)
-		}
-	}
-	if e.machine == nil {
-		e.machine, text = machinekey.New()
-		if err := e.dir.Write(machineKeyFile, text, 0o600); err != nil {
-			return fmt.Errorf("open edge: %w", err)
-		}
-	}
+	e.machine = e.keyStore.Key()
 	e.variables, err = variables.Open(variables.Config{
 		Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "variables"),
 		Read: func(ctx context.Context, namespace, path string) (bool, error) {

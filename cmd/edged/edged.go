@@ -61,6 +61,8 @@ type Flags struct {
 	TotalMemMB int
 	StoreMB    int
 	MinFreeMB  int
+	Seal       string // place of the machine's key
+	TPMDevice  string
 
 	DockerSocket, PodmanSocket string
 	Containers                 docker.Permissions
@@ -90,6 +92,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&c.LocalGroup, "local-group", "", "unix group whose members may use 'skerry local' (default: only the agent's user)")
 	flags.BoolVar(&c.RequireSiteCode, "require-site-code", false, "everybody but root needs a site code for 'skerry local': see 'skerry acl site-code create'")
 	flags.StringVar(&c.DNS, "dns", "", "address, HOST:PORT, of a DNS server for NAME.service.skerry (default: no DNS server)")
+	f.addKeyFlags(flags)
 	f.Network.addNetworkFlags(flags)
 	f.addConsulFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
@@ -183,12 +186,15 @@ func (f *Flags) Run(ctx context.Context, version string) error {
 
 // EdgeConfig makes the configuration that the flags ask for, with the drivers and the
 // devices of this release.
-func (f *Flags) EdgeConfig(log *slog.Logger, version string) (edge.Config, error) {
-	cfg := f.Config
+func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, err error) {
+	cfg = f.Config
 	if cfg.DataDir == "" {
 		return cfg, fleet.Errorf(fleet.CodeInvalid, "an edge needs a data directory").WithHint("name it with --data-dir")
 	}
 	cfg.Version, cfg.Log, cfg.BootID = version, log, fleet.BootID(f.BootID)
+	if cfg.KeyPlace, cfg.KeyKeepers, err = f.machineKey(); err != nil {
+		return cfg, err
+	}
 	if f.Bind != "" {
 		addr := net.ParseIP(f.Bind)
 		if addr == nil {

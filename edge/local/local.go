@@ -43,7 +43,15 @@ type Status struct {
 	Link       Link
 	Journal    Journal
 	Disk       Disk
+	Key        MachineKey
 	Allocs     []Alloc // by name, then id
+}
+
+// MachineKey says how the edge keeps the key that encrypts secrets on its disk.
+type MachineKey struct {
+	Place     string // "tpm", "systemd", "file", or "memory" while the kept key cannot be had
+	Wanted    string `json:",omitempty"` // where it should be, if that is not Place
+	LastError string `json:",omitempty"` // why it is not there
 }
 
 // Certificate is the edge's certificate, which it renews by itself.

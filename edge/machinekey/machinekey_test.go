@@ -36,6 +36,7 @@ func FuzzParse(f *testing.F) {
 	_, text := machinekey.New()
 	f.Add(text)
 	f.Add([]byte("skerry-machine-key-1 AAAA"))
+	f.Add([]byte("skerry-machine-key-2 tpm AAAA"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		if k, err := machinekey.Parse(text); (k == nil) == (err == nil) {
 			t.Fatal(k, err)

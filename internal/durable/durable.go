@@ -21,6 +21,22 @@ func Replace(path string, content []byte, mode fs.FileMode) error {
 	return syncFolder(filepath.Dir(path))
 }
 
+// ReplaceErased is Replace, and overwrites the former content with zeros. A crash between the two leaves the former content on
+// blocks that are free.
+func ReplaceErased(path string, content []byte, mode fs.FileMode) error {
+	former, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return Replace(path, content, mode)
+	}
+	if err != nil {
+		return err
+	}
+	if err := Replace(path, content, mode); err != nil {
+		return errors.Join(err, former.Close())
+	}
+	return errors.Join(overwrite(former), former.Close())
+}
+
 // Swap is Replace without waiting for the disk: a loss of power may take the new content
 // back. It is for what describes something that such a loss ends, too.
 func Swap(path string, content []byte, mode fs.FileMode) error {
@@ -33,6 +49,33 @@ func Rename(from, to string) error {
 		return err
 	}
 	return syncFolder(filepath.Dir(to))
+}
+
+// Erase overwrites a file with zeros, and removes it. File systems that copy on write, and flash, may keep the former bytes.
+func Erase(path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(overwrite(f), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil {
+		return err
+	}
+	return syncFolder(filepath.Dir(path))
+}
+
+// overwrite writes zeros over the content of a file, durably.
+func overwrite(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if err := writeZeros(f, info.Size()); err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // MakeFolders makes a folder and the missing ones above it. When it returns, they stay.
@@ -75,7 +118,7 @@ func replace(path string, content []byte, mode fs.FileMode, sync bool) error {
 	return nil
 }
 
-// writeZeros is Allocate where the file system has no call for it.
+// writeZeros writes zeros over the first size bytes of a file. It is Allocate where the file system has no call for it.
 func writeZeros(f *os.File, size int64) error {
 	zeros := make([]byte, 64<<10)
 	for at := int64(0); at < size; at += int64(len(zeros)) {

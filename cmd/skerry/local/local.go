@@ -151,6 +151,8 @@ func writeFacts(out *console.Output, s local.Status) {
 	t.Add("Link", linkLine(s))
 	t.AddSet("Last error", s.Link.LastError)
 	t.AddSet("Certificate", s.Cert.LastError)
+	t.AddSet("Key of secrets", keyLine(s.Key))
+	t.AddSet("", s.Key.LastError)
 	t.AddSet("Fenced", s.Link.Fenced)
 	t.AddSet("Cluster went back", s.Link.WentBack)
 	j := s.Journal
@@ -165,6 +167,18 @@ func writeFacts(out *console.Output, s local.Status) {
 		t.Add("", "rows were lost: a hub must first send the next row number, and until then the newest numbers are provisional")
 	}
 	out.Table(t)
+}
+
+// keyLine says how the edge keeps the key that encrypts secrets on its disk; "": an agent of an older release does not say.
+func keyLine(k local.MachineKey) string {
+	line := map[string]string{
+		"tpm": "sealed by the TPM", "systemd": "sealed by a credential of systemd", "file": "in a file of the data directory",
+		"memory": "in memory alone: the secrets on the disk cannot be decrypted until a hub sends them again",
+	}[k.Place]
+	if k.Wanted != "" && k.Place != "memory" {
+		line += ", not as --seal " + k.Wanted + " asks for"
+	}
+	return line
 }
 
 func damageLine(q local.Quarantine) string {
