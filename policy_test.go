@@ -49,6 +49,7 @@ hub/periodic            < fleet hub/state
 hub/gateway             < fleet syncproto hub/rpc hub/state hub/workload
 hub/liveness            < fleet syncproto hub/rpc hub/state
 hub/members             < fleet
+hub/transit             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/secrets             < fleet hub/rpc hub/state
 hub/workload            < fleet syncproto hub/secrets hub/state

@@ -18,6 +18,7 @@ import (
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
+	"skerry/hub/transit"
 	"skerry/syncproto/identity"
 )
 
@@ -70,6 +71,10 @@ type Config struct {
 	// OIDCIssuer is the URL at which others reach the hubs to verify the identities of workloads, which name it; "": they
 	// name none, and there is no OIDC discovery. It is the same on all hubs.
 	OIDCIssuer string
+	// Keyring says how the state key is kept on the disk: "file" (also ""), in clear, or "transit", wrapped by the server of
+	// KeyringTransit. With "file", KeyringTransit opens a key that was wrapped before.
+	Keyring        string
+	KeyringTransit transit.Config
 	// HTTPHosts are the host names and addresses that HTTP requests may name, besides loopback and the hub's own
 	// addresses: those of a proxy, or of this machine in the DNS.
 	HTTPHosts []string
@@ -217,6 +222,9 @@ func (c Config) findErrors() (errs []error) {
 	}
 	errs = append(errs, c.findHTTPErrors()...)
 	if _, err := c.auditDestinations(); err != nil {
+		errs = append(errs, err)
+	}
+	if _, _, err := c.keyWrapper(); err != nil {
 		errs = append(errs, err)
 	}
 	if u, err := url.Parse(c.OIDCIssuer); c.OIDCIssuer != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil) {

@@ -61,6 +61,7 @@ type Hub struct {
 	bootstrap *bootstrap.Bootstrap
 	members   *members.Members
 	rotation  pki.Rotation
+	stateKeys *pki.StateKeys
 	keyring   *pki.Keyring
 	enrolment *pki.Enrolment
 	secrets   *secrets.Secrets

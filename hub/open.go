@@ -63,6 +63,9 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := h.openStateKeys(ctx); err != nil {
+		return err
+	}
 	if err := errors.Join(h.openTLS(), h.listenHTTP()); err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func (h *Hub) openFromConfig(ctx context.Context) error {
 	switch {
 	case known:
 	case cfg.Bootstrap:
-		creds, err = pki.Bootstrap(cfg.Region, cfg.Name, h.dir, cfg.Now())
+		creds, err = pki.Bootstrap(ctx, cfg.Region, cfg.Name, h.dir, h.stateKeys, cfg.Now())
 	default:
 		creds, err = h.joinCluster(ctx)
 	}
@@ -100,7 +103,7 @@ func (h *Hub) joinCluster(ctx context.Context) (pki.Credentials, error) {
 		return pki.Credentials{}, err
 	}
 	return pki.Join(ctx, pki.JoinConfig{
-		Name: h.cfg.Name, Hubs: h.cfg.Join, Token: token, Now: h.cfg.Now, Log: h.cfg.Log,
+		Name: h.cfg.Name, Hubs: h.cfg.Join, Token: token, Keys: h.stateKeys, Now: h.cfg.Now, Log: h.cfg.Log,
 	}, h.dir, h.endpoint)
 }
 
@@ -364,9 +367,9 @@ func (h *Hub) openLeaderComponents() error {
 // openEnrolment creates the keyring of the state's secrets and the enrolment, which admits edges and hubs.
 func (h *Hub) openEnrolment() error {
 	h.keyring = pki.NewKeyring(pki.KeyringConfig{
-		Dir: h.dir.File(pki.Folder), Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
+		Keys: h.stateKeys, Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
 		Others: h.bootstrap.OtherHubs, Log: h.log,
-	}, h.creds.StateKeys)
+	})
 	h.rotation = pki.Rotation{Registry: h.stateRegistry(), Hub: h.hubID(), Peers: h.peers, Now: h.cfg.Now}
 	var err error
 	h.enrolment, err = pki.NewEnrolment(pki.EnrolConfig{

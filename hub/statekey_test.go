@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
@@ -33,12 +34,12 @@ func secretsOf(tb testing.TB, cfg hub.Config) [][]byte {
 		tb.Fatal(err)
 	}
 	block, _ := pem.Decode(text)
-	stateKeys, err := pki.LoadStateKeys(filepath.Join(cfg.DataDir, "identity"))
-	if err != nil || len(stateKeys) == 0 {
+	stateKeys, err := pki.OpenStateKeys(pki.StateKeysConfig{Dir: filepath.Join(cfg.DataDir, "identity"), Log: slog.New(slog.DiscardHandler)})
+	if err != nil || len(stateKeys.Known()) == 0 {
 		tb.Fatalf("state keys: %v, %v", stateKeys, err)
 	}
 	secrets := [][]byte{gossip, block.Bytes}
-	for _, k := range stateKeys {
+	for _, k := range stateKeys.Known() {
 		secrets = append(secrets, k[:])
 	}
 	return secrets

@@ -48,6 +48,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.StringVar(&cfg.HTTPTLSClientCA, "http-tls-client-ca", "", "let in only HTTPS clients with a certificate of an authority in this file (PEM)")
 	flags.BoolVar(&cfg.ACLEnabled, "acl-enabled", false, "serve the HTTP API only to tokens, also before skerry acl bootstrap turns access control on for the cluster")
 	flags.StringVar(&cfg.OIDCIssuer, "oidc-issuer", "", "URL at which others reach the hubs to verify the identities of tasks (JWT), which name it as their issuer; the same on all hubs")
+	f.addKeyringFlags(flags)
 	flags.StringVar(&cfg.AuditCollector, "audit-collector", "", "URL that gets each entry of the audit (JSON lines by POST): https://HOST:PORT/PATH")
 	flags.StringVar(&cfg.AuditCollectorAuthorization, "audit-collector-authorization", "", "file with the value of the header Authorization for --audit-collector; it is read before each request")
 	flags.StringVar(&cfg.AuditCollectorCA, "audit-collector-ca", "", "file with the authorities (PEM) of the certificate of --audit-collector (default: the machine's)")
@@ -61,6 +62,18 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	flags.DurationVar(&cfg.EdgeCertValidity, "edge-cert-validity", 0, "how long an edge's certificate is valid; edges renew it by themselves (default 8760h)")
 	flags.DurationVar(&cfg.EdgeCertGrace, "edge-cert-grace", 0, "how long after its end hubs still accept an edge's certificate; an edge that was away for longer needs a join token (default 8760h)")
 	f.Log.AddLogFlags(flags)
+}
+
+// addKeyringFlags adds the flags of the key that encrypts the cluster's secrets.
+func (f *Flags) addKeyringFlags(flags *pflag.FlagSet) {
+	t := &f.Config.KeyringTransit
+	flags.StringVar(&f.Config.Keyring, "keyring", "file", "how this hub keeps the key that encrypts the cluster's secrets on its disk: file (in clear, mode 0600) or transit (wrapped by the transit engine of Vault)")
+	flags.StringVar(&t.Address, "keyring-transit-address", "", "server of the transit engine, https://HOST:PORT")
+	flags.StringVar(&t.KeyName, "keyring-transit-key-name", "", "name of the key in the transit engine")
+	flags.StringVar(&t.MountPath, "keyring-transit-mount-path", "", "path of the transit engine (default: transit)")
+	flags.StringVar(&t.Namespace, "keyring-transit-namespace", "", "namespace of the transit engine, in Vault Enterprise")
+	flags.StringVar(&t.TokenFile, "keyring-transit-token-file", "", "file with the token for the transit engine; it is read before each request")
+	flags.StringVar(&t.CACert, "keyring-transit-ca-cert", "", "file with the authorities (PEM) of the certificate of --keyring-transit-address (default: the machine's)")
 }
 
 // Command is the daemon's command.

@@ -44,7 +44,6 @@ type Pending struct {
 type Credentials struct {
 	Identity  *identity.Identity
 	GossipKey []byte
-	StateKeys []StateKey
 	Pending   *Pending // nil: the cluster knows this hub
 }
 
@@ -64,9 +63,6 @@ func LoadCredentials(base string) (c Credentials, ok bool, err error) {
 	}
 	if err != nil {
 		return Credentials{}, false, damaged(err)
-	}
-	if c.StateKeys, err = LoadStateKeys(base); err != nil {
-		return Credentials{}, false, err
 	}
 	b, err := os.ReadFile(filepath.Join(base, pendingFile))
 	switch {
@@ -104,11 +100,6 @@ func (c *Credentials) saveCredentials(dir *datadir.Dir) error {
 	}
 	if err := dir.Write(filepath.Join(Folder, gossipKeyFile), c.GossipKey, 0o600); err != nil {
 		return err
-	}
-	if len(c.StateKeys) > 0 {
-		if err := SaveStateKeys(dir.File(Folder), c.StateKeys); err != nil {
-			return datadir.DiskError("write the hub's state key", err)
-		}
 	}
 	if err := Save(dir.File(Folder), c.Identity); err != nil {
 		return datadir.DiskError("write the hub's identity", err)

@@ -42,8 +42,12 @@ func TestHTTPCertificateIsRenewed(t *testing.T) {
 			Dir: dir, Identity: id, Now: now, Log: slog.New(slog.DiscardHandler), HTTPNames: func() []string { return *names.Load() },
 		})
 		store := state.New()
+		keys, err := pki.OpenStateKeys(pki.StateKeysConfig{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
 		renewal := pki.Renewal{Own: own, Ready: make(chan struct{}), Registry: pki.StateRegistry{
-			State: store, Keyring: pki.NewKeyring(pki.KeyringConfig{Dir: dir, State: store}, nil),
+			State: store, Keyring: pki.NewKeyring(pki.KeyringConfig{Keys: keys, State: store}),
 		}}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error)

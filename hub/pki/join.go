@@ -26,8 +26,11 @@ const (
 
 // Bootstrap makes a cluster: its CA, this hub's certificate, and two join tokens (for edges and for
 // hubs). It writes all of it to the data directory, the tokens for the operator; Pending has the parts
-// that are still to be committed.
-func Bootstrap(region, name string, dir *datadir.Dir, now time.Time) (Credentials, error) {
+// that are still to be committed. keys get the state key.
+func Bootstrap(ctx context.Context, region, name string, dir *datadir.Dir, keys *StateKeys, now time.Time) (Credentials, error) {
+	if err := keys.Check(ctx); err != nil {
+		return Credentials{}, fmt.Errorf("make a cluster: %w", err)
+	}
 	cluster, err := NewCluster(region, now)
 	if err != nil {
 		return Credentials{}, err
@@ -45,7 +48,10 @@ func Bootstrap(region, name string, dir *datadir.Dir, now time.Time) (Credential
 	if err != nil {
 		return Credentials{}, err
 	}
-	c := Credentials{Identity: id, GossipKey: cluster.GossipKey, StateKeys: []StateKey{stateKey}}
+	if err := keys.Add(ctx, stateKey); err != nil {
+		return Credentials{}, err
+	}
+	c := Credentials{Identity: id, GossipKey: cluster.GossipKey}
 	cluster = cluster.WithSeal(seal)
 	c.Pending = &Pending{Cluster: &cluster, Certificate: &issued}
 	for _, made := range []struct{ role, file string }{
@@ -66,6 +72,7 @@ type JoinConfig struct {
 	Name  string   // of the hub
 	Hubs  []string // addresses to ask
 	Token identity.Token
+	Keys  *StateKeys // get the state key
 	Now   func() time.Time
 	Log   *slog.Logger
 }
@@ -73,6 +80,9 @@ type JoinConfig struct {
 // Join enrols with the first hub that answers, and asks all of them again until
 // one does or ctx ends. A token that is refused is final.
 func Join(ctx context.Context, cfg JoinConfig, dir *datadir.Dir, dialer enroll.Dialer) (Credentials, error) {
+	if err := cfg.Keys.Check(ctx); err != nil {
+		return Credentials{}, fmt.Errorf("join the cluster: %w", err)
+	}
 	key, err := identity.NewKey()
 	if err != nil {
 		return Credentials{}, err
@@ -105,7 +115,9 @@ func Join(ctx context.Context, cfg JoinConfig, dir *datadir.Dir, dialer enroll.D
 				if err != nil {
 					return backoff.Permanent(err)
 				}
-				c.StateKeys = []StateKey{key}
+				if err := cfg.Keys.Add(ctx, key); err != nil {
+					return backoff.Permanent(err)
+				}
 			}
 			return nil
 		}

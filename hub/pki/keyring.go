@@ -5,14 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"time"
 
 	"skerry/fleet"
 	"skerry/hub/rpc"
 	"skerry/hub/state"
-	"skerry/internal/datadir"
 	"skerry/internal/pace"
 )
 
@@ -27,7 +24,7 @@ const sealRetryInterval = 10 * time.Second
 
 // KeyringConfig of a Keyring. All is required.
 type KeyringConfig struct {
-	Dir    string // of the identity
+	Keys   *StateKeys
 	Hub    fleet.HubID
 	State  *state.Store
 	Apply  state.Applier // as the leader
@@ -36,19 +33,11 @@ type KeyringConfig struct {
 	Log    *slog.Logger
 }
 
-// Keyring has the state keys with which this hub can open the cluster's sealed secrets, in memory and on disk. It is
-// safe for concurrent use.
-type Keyring struct {
-	cfg KeyringConfig
+// Keyring opens the cluster's sealed secrets with the state keys that this hub has. It is safe for concurrent use.
+type Keyring struct{ cfg KeyringConfig }
 
-	saving sync.Mutex // held while the file is written
-
-	mu   sync.Mutex
-	keys []StateKey
-}
-
-// NewKeyring returns a keyring with the keys that LoadStateKeys read.
-func NewKeyring(cfg KeyringConfig, keys []StateKey) *Keyring { return &Keyring{cfg: cfg, keys: keys} }
+// NewKeyring returns a keyring. It starts nothing.
+func NewKeyring(cfg KeyringConfig) *Keyring { return &Keyring{cfg} }
 
 // ServeCalls registers the handlers of other hubs' calls.
 func (k *Keyring) ServeCalls() {
@@ -57,35 +46,11 @@ func (k *Keyring) ServeCalls() {
 }
 
 // Open returns the cluster with its secrets unencrypted.
-func (k *Keyring) Open(c state.Cluster) (state.Cluster, error) { return OpenCluster(c, k.allKeys()) }
-
-func (k *Keyring) allKeys() []StateKey {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.keys
-}
-
-func (k *Keyring) keyByID(id string) (StateKey, bool) {
-	keys := k.allKeys()
-	i := slices.IndexFunc(keys, func(key StateKey) bool { return key.ID() == id })
-	if i < 0 {
-		return StateKey{}, false
+func (k *Keyring) Open(c state.Cluster) (state.Cluster, error) {
+	if _, ok := k.cfg.Keys.findKey(c.SealKey); !ok && len(c.Sealed) > 0 {
+		return state.Cluster{}, k.cfg.Keys.missingKey(fmt.Sprintf("open the secrets of cluster %s: they are", fleet.Short(c.ID)), c.SealKey)
 	}
-	return keys[i], true
-}
-
-// addKey adds a key, first durably on disk, then in memory.
-func (k *Keyring) addKey(key StateKey) error {
-	k.saving.Lock()
-	defer k.saving.Unlock()
-	keys := WithStateKey(k.allKeys(), key)
-	if err := SaveStateKeys(k.cfg.Dir, keys); err != nil {
-		return datadir.DiskError("keep the state key", err)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.keys = keys
-	return nil
+	return OpenCluster(c, k.cfg.Keys.Known())
 }
 
 // wrapLabel begins the additional data of a wrapped key.
@@ -99,9 +64,9 @@ func (k *Keyring) Wrap(plain, bound []byte) (wrapped []byte, by string, err erro
 		return nil, "", fleet.Errorf(fleet.CodeUnavailable, "encrypt a key of the cluster: there is no state key yet to encrypt it with").
 			WithHint("it gets one as soon as every hub runs this release")
 	}
-	key, ok := k.keyByID(cluster.SealKey)
+	key, ok := k.cfg.Keys.findKey(cluster.SealKey)
 	if !ok {
-		return nil, "", missingStateKey("wrap a key: the cluster's secrets are", cluster.SealKey, k.allKeys())
+		return nil, "", k.cfg.Keys.missingKey("wrap a key: the cluster's secrets are", cluster.SealKey)
 	}
 	wrapped, err = key.encryptBytes(plain, append([]byte(wrapLabel), bound...))
 	return wrapped, key.ID(), err
@@ -110,22 +75,23 @@ func (k *Keyring) Wrap(plain, bound []byte) (wrapped []byte, by string, err erro
 // Unwrap reverses Wrap. CodeUnavailable: this hub does not have the state key, and its error says what to do.
 // CodeInvalid: the wrapped key is damaged.
 func (k *Keyring) Unwrap(by string, wrapped, bound []byte) ([]byte, error) {
-	key, ok := k.keyByID(by)
+	key, ok := k.cfg.Keys.findKey(by)
 	if !ok {
-		return nil, missingStateKey("unwrap a key: it is", by, k.allKeys())
+		return nil, k.cfg.Keys.missingKey("unwrap a key: it is", by)
 	}
 	return key.decryptBytes("a wrapped key", wrapped, append([]byte(wrapLabel), bound...))
 }
 
-// FetchMissing makes sure that this hub has the state key that seals the cluster's secrets. The hub lacks it if its
-// file was lost, or if the hub joined through one without the key. It asks the other hubs one after the other until
-// one answers with the key, and stores that. If none has it, it returns their errors.
+// FetchMissing settles the keys on the disk, and makes sure that this hub has the state key that seals the cluster's secrets.
+// If it lacks that, it asks the other hubs one after the other until one answers with the key, and stores it. If none has it,
+// FetchMissing returns their errors.
 func (k *Keyring) FetchMissing(ctx context.Context) error {
+	_ = k.cfg.Keys.Settle(ctx) // which logs its error; missingKey has it where it matters
 	cluster, ok := k.cfg.State.View().Cluster()
 	if !ok || len(cluster.Sealed) == 0 {
 		return nil
 	}
-	if _, ok := k.keyByID(cluster.SealKey); ok {
+	if _, ok := k.cfg.Keys.findKey(cluster.SealKey); ok {
 		return nil
 	}
 	_, err := k.Open(*cluster)
@@ -137,7 +103,11 @@ func (k *Keyring) FetchMissing(ctx context.Context) error {
 			var key StateKey
 			if key, callErr = ParseStateKey(b); callErr == nil && key.ID() == cluster.SealKey {
 				k.cfg.Log.Info("state key fetched from another hub", "state_key", key.ID(), "addr", addr)
-				return k.addKey(key)
+				if err := k.cfg.Keys.Add(ctx, key); err != nil {
+					k.cfg.Keys.holdInMemory(key)
+					return err
+				}
+				return nil
 			}
 		}
 		if callErr != nil {
@@ -149,7 +119,7 @@ func (k *Keyring) FetchMissing(ctx context.Context) error {
 
 // serveStateKey returns the key with an id to another hub of the cluster.
 func (k *Keyring) serveStateKey(_ context.Context, from, id string) ([]byte, error) {
-	key, ok := k.keyByID(id)
+	key, ok := k.cfg.Keys.findKey(id)
 	if !ok {
 		return nil, fleet.Errorf(fleet.CodeNotFound, "fetch the state key %s from hub %s: it does not have it", id, k.cfg.Hub)
 	}
@@ -158,10 +128,10 @@ func (k *Keyring) serveStateKey(_ context.Context, from, id string) ([]byte, err
 }
 
 // storeStateKey adds a key with which the leader is about to seal the secrets.
-func (k *Keyring) storeStateKey(_ context.Context, _ string, b []byte) (struct{}, error) {
+func (k *Keyring) storeStateKey(ctx context.Context, _ string, b []byte) (struct{}, error) {
 	key, err := ParseStateKey(b)
 	if err == nil {
-		err = k.addKey(key)
+		err = k.cfg.Keys.Add(ctx, key)
 	}
 	return struct{}{}, err
 }
@@ -198,10 +168,10 @@ func (k *Keyring) SealSecrets(ctx context.Context) error {
 
 // sealClusterSecrets gives the newest key to all other hubs, then commits the sealed secrets.
 func (k *Keyring) sealClusterSecrets(ctx context.Context, cluster state.Cluster) error {
-	keys := k.allKeys()
+	keys := k.cfg.Keys.Known()
 	if len(keys) == 0 {
 		keys = []StateKey{NewStateKey()}
-		if err := k.addKey(keys[0]); err != nil {
+		if err := k.cfg.Keys.Add(ctx, keys[0]); err != nil {
 			return err
 		}
 	}

@@ -66,7 +66,7 @@ func (r StateRegistry) AdmittedKey(subject string) []byte {
 // StateKey returns the key that the cluster's secrets are sealed with.
 func (r StateRegistry) StateKey() []byte {
 	if c, ok := r.State.View().Cluster(); ok {
-		if k, ok := r.Keyring.keyByID(c.SealKey); ok {
+		if k, ok := r.Keyring.cfg.Keys.findKey(c.SealKey); ok {
 			return k[:]
 		}
 	}

@@ -1,18 +1,13 @@
 package pki
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -33,11 +28,6 @@ const (
 	sealLabel = "skerry-cluster-secrets/1"
 
 	stateKeyBytes = sealing.KeyBytes
-	// fileStateKey has one key a line: the prefix, a space, and the key in base64.
-	fileStateKey   = "state-key"
-	stateKeyPrefix = "skerry-state-key-1"
-	// maxStateKeys bounds the keys that a hub keeps until it knows the valid one.
-	maxStateKeys = 16
 )
 
 // StateKey is the key that encrypts the secrets of a cluster in its state.
@@ -149,48 +139,4 @@ func missingStateKey(what, id string, keys []StateKey) error {
 	}
 	return fleet.Errorf(fleet.CodeUnavailable, "%s sealed with the state key %s, and %s", what, id, has).
 		WithHint("this hub fetches the key when it reaches another hub; otherwise copy the file identity/state-key from another hub's data directory, or from a backup of this one, and restart this hub")
-}
-
-// SaveStateKeys writes the keys below dir, durably and with mode 0600.
-func SaveStateKeys(dir string, keys []StateKey) error {
-	var text bytes.Buffer
-	for _, k := range keys {
-		fmt.Fprintf(&text, "%s %s\n", stateKeyPrefix, base64.StdEncoding.EncodeToString(k[:]))
-	}
-	return replaceFile(dir, fileStateKey, text.Bytes(), 0o600)
-}
-
-// LoadStateKeys reads the keys that SaveStateKeys wrote; none if there is no such file.
-func LoadStateKeys(dir string) ([]StateKey, error) {
-	path := filepath.Join(dir, fileStateKey)
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the state key: %w", err)
-	}
-	var keys []StateKey
-	for line := range strings.Lines(string(text)) {
-		prefix, encoded, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if prefix == "" {
-			continue
-		}
-		b, err := base64.StdEncoding.DecodeString(encoded)
-		if prefix != stateKeyPrefix || err != nil || len(b) != stateKeyBytes || len(keys) == maxStateKeys {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "read %s: it is not a list of at most %d state keys", path, maxStateKeys).
-				WithHint("remove the file, and this hub fetches the key when it reaches another hub; or copy the file from another hub")
-		}
-		keys = append(keys, StateKey(b))
-	}
-	return keys, nil
-}
-
-// WithStateKey returns keys with k appended if it is new, and without the oldest beyond maxStateKeys.
-func WithStateKey(keys []StateKey, k StateKey) []StateKey {
-	if slices.Contains(keys, k) {
-		return keys
-	}
-	keys = append(slices.Clone(keys), k)
-	return keys[max(0, len(keys)-maxStateKeys):]
 }

@@ -42,10 +42,26 @@ func newFixture(tb testing.TB) *fixture {
 
 // newSecrets is a hub's Secrets: one that has restarted, or another hub's.
 func (f *fixture) newSecrets(keys ...pki.StateKey) *secrets.Secrets {
+	f.tb.Helper()
 	return secrets.New(secrets.Config{
-		State: f.Store, Apply: f, Lead: f, Wrap: pki.NewKeyring(pki.KeyringConfig{State: f.Store}, keys),
+		State: f.Store, Apply: f, Lead: f, Wrap: pki.NewKeyring(pki.KeyringConfig{State: f.Store, Keys: mustKeep(f.tb, keys...)}),
 		Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
+}
+
+// mustKeep makes the state keys of a hub.
+func mustKeep(tb testing.TB, keys ...pki.StateKey) *pki.StateKeys {
+	tb.Helper()
+	kept, err := pki.OpenStateKeys(pki.StateKeysConfig{Dir: tb.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, key := range keys {
+		if err := kept.Add(tb.Context(), key); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return kept
 }
 
 func (f *fixture) mustStore(path string, items fleet.VariableItems) {
@@ -119,7 +135,7 @@ func TestMissingStateKey(t *testing.T) {
 
 func TestNoStateKeyYet(t *testing.T) {
 	log := statetest.NewLog()
-	s := secrets.New(secrets.Config{State: log.Store, Apply: log, Lead: log, Wrap: pki.NewKeyring(pki.KeyringConfig{State: log.Store}, nil), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	s := secrets.New(secrets.Config{State: log.Store, Apply: log, Lead: log, Wrap: pki.NewKeyring(pki.KeyringConfig{State: log.Store, Keys: mustKeep(t)}), Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	if _, err := s.Rotate(t.Context(), false); fleet.CodeOf(err) != fleet.CodeUnavailable || !strings.Contains(err.Error(), "no state key yet") {
 		t.Fatal(err)
 	}
