@@ -32,7 +32,7 @@ var (
 	noConsul    = reason{"templates read nothing from Consul", "read services with nomadService, and values with env or file"}
 	noPrograms  = reason{"a template runs no program and writes no other file, as in Nomad", "let the task do it, or an artifact bring the file"}
 	noDebugging = reason{"it does not exist here", "toJSONPretty shows a value"}
-	noVault     = reason{"there is no Vault here", "let the task fetch its secrets itself, or read them with file"}
+	noPKI       = reason{"no certificates are made for templates", "let the task ask Vault for one, with its token"}
 )
 
 // refused are functions of consul-template that do not work here.
@@ -41,8 +41,8 @@ var refused = map[string]reason{
 	"tree": noConsul, "safeTree": noConsul, "service": noConsul, "services": noConsul, "node": noConsul, "nodes": noConsul,
 	"datacenters": noConsul, "connect": noConsul, "caRoots": noConsul, "caLeaf": noConsul, "peerings": noConsul, "partitions": noConsul,
 	"exportedServices": noConsul, "importedServices": noConsul, "byKey": noConsul, "byMeta": noConsul, "explode": noConsul,
-	"secret": noVault, "secrets": noVault, "pkiCert": noVault,
-	"plugin": noPrograms, "writeToFile": noPrograms,
+	"pkiCert": noPKI,
+	"plugin":  noPrograms, "writeToFile": noPrograms,
 	"spew_dump": noDebugging, "spew_printf": noDebugging, "spew_sdump": noDebugging, "spew_sprintf": noDebugging,
 }
 
@@ -65,12 +65,11 @@ func (r *renderer) functionMap() template.FuncMap {
 
 // sourceFunctions are those that read something.
 func (r *renderer) sourceFunctions() template.FuncMap {
-	env := func(name string) string {
-		v, _ := r.sources.Env(name)
-		return v
-	}
 	return template.FuncMap{
-		"env": env,
+		"env": func(name string) string {
+			v, _ := r.sources.Env(name)
+			return v
+		},
 		"envOrDefault": func(name, other string) string {
 			if v, ok := r.sources.Env(name); ok && v != "" {
 				return v
@@ -89,6 +88,7 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 			return text, sourceError(err)
 		},
 		"nomadVar": r.nomadVar, "nomadVarExists": r.nomadVarExists, "nomadVarList": r.nomadVarList, "nomadVarListSafe": r.nomadVarList,
+		"secret": r.readSecret, "secrets": r.listSecrets,
 		"nomadService": r.nomadService, "nomadServices": r.nomadServices, "sockaddr": r.renderSockaddr,
 		"timestamp": func(format ...string) (string, error) {
 			now := r.sources.Now().UTC()

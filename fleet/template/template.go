@@ -63,6 +63,8 @@ type Sources struct {
 	// if there is none.
 	Variable      func(path string) (items map[string]string, ok bool)
 	VariablePaths []string
+	// Secret returns what Vault has at a path for the task, or lists the path. nil: the task has no Vault.
+	Secret func(path string, list bool) (Secret, error)
 }
 
 // Check reports what is wrong with a template, with its line: a *fleet.Error with fleet.CodeInvalid, or
@@ -73,12 +75,19 @@ func Check(t Text) error {
 	return err
 }
 
+// ReadsVault reports whether a template calls a function that reads from Vault. It is false for one that does not parse.
+func ReadsVault(t Text) bool {
+	r := new(renderer)
+	_, err := parseText(t, r, r.functionMap())
+	return err == nil && r.callsVault
+}
+
 // Rendered is the result of Render.
 type Rendered struct {
 	Text string
 	// Reads says that it comes from files, services or variables, and may change.
 	Reads bool
-	// Secret says that it read the items of a variable.
+	// Secret says that it read the items of a variable, or a secret of Vault.
 	Secret bool
 }
 
@@ -109,7 +118,9 @@ type renderer struct {
 	depth    int
 	compared int
 	reads    bool
-	secret   bool // it read the items of a variable
+	secret   bool // it read the items of a variable, or a secret
+
+	callsVault bool // it calls a function that reads from Vault
 }
 
 // parseText parses a template, refuses functions that do not work, and makes every loop count its turns.
@@ -139,7 +150,7 @@ func parseText(t Text, r *renderer, functions template.FuncMap) (*template.Templ
 		if each.Tree == nil || each.Root == nil {
 			continue
 		}
-		if err := walkNodes(each.Tree, each.Root, step); err != nil {
+		if err := r.walkNodes(each.Tree, each.Root, step); err != nil {
 			return nil, err
 		}
 		each.Root.Nodes = append([]parse.Node{step}, each.Root.Nodes...)
@@ -162,36 +173,36 @@ func (r *renderer) countStep() (string, error) {
 }
 
 // walkNodes puts a step into each loop, and returns an error for a function that does not work here.
-func walkNodes(tree *parse.Tree, node parse.Node, step parse.Node) error {
+func (r *renderer) walkNodes(tree *parse.Tree, node parse.Node, step parse.Node) error {
 	switch n := node.(type) {
 	case *parse.ListNode:
 		if n == nil {
 			return nil
 		}
 		for _, child := range n.Nodes {
-			if err := walkNodes(tree, child, step); err != nil {
+			if err := r.walkNodes(tree, child, step); err != nil {
 				return err
 			}
 		}
 	case *parse.RangeNode:
-		if err := walkBranch(tree, &n.BranchNode, step); err != nil {
+		if err := r.walkBranch(tree, &n.BranchNode, step); err != nil {
 			return err
 		}
 		n.List.Nodes = append([]parse.Node{step}, n.List.Nodes...)
 	case *parse.IfNode:
-		return walkBranch(tree, &n.BranchNode, step)
+		return r.walkBranch(tree, &n.BranchNode, step)
 	case *parse.WithNode:
-		return walkBranch(tree, &n.BranchNode, step)
+		return r.walkBranch(tree, &n.BranchNode, step)
 	case *parse.ActionNode:
-		return walkPipe(tree, n.Pipe)
+		return r.walkPipe(tree, n.Pipe)
 	case *parse.TemplateNode:
-		return walkPipe(tree, n.Pipe)
+		return r.walkPipe(tree, n.Pipe)
 	}
 	return nil
 }
 
-func walkBranch(tree *parse.Tree, n *parse.BranchNode, step parse.Node) error {
-	for _, err := range []error{walkPipe(tree, n.Pipe), walkNodes(tree, n.List, step), walkNodes(tree, n.ElseList, step)} {
+func (r *renderer) walkBranch(tree *parse.Tree, n *parse.BranchNode, step parse.Node) error {
+	for _, err := range []error{r.walkPipe(tree, n.Pipe), r.walkNodes(tree, n.List, step), r.walkNodes(tree, n.ElseList, step)} {
 		if err != nil {
 			return err
 		}
@@ -200,7 +211,7 @@ func walkBranch(tree *parse.Tree, n *parse.BranchNode, step parse.Node) error {
 }
 
 // walkPipe looks at the functions of a pipeline.
-func walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
+func (r *renderer) walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
 	if p == nil {
 		return nil
 	}
@@ -208,16 +219,17 @@ func walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
 		for _, arg := range c.Args {
 			switch a := arg.(type) {
 			case *parse.PipeNode:
-				if err := walkPipe(tree, a); err != nil {
+				if err := r.walkPipe(tree, a); err != nil {
 					return err
 				}
 			case *parse.ChainNode:
 				if inner, ok := a.Node.(*parse.PipeNode); ok {
-					if err := walkPipe(tree, inner); err != nil {
+					if err := r.walkPipe(tree, inner); err != nil {
 						return err
 					}
 				}
 			case *parse.IdentifierNode:
+				r.callsVault = r.callsVault || a.Ident == "secret" || a.Ident == "secrets"
 				if why, ok := refused[a.Ident]; ok {
 					at, _ := tree.ErrorContext(a)
 					return fleet.Errorf(fleet.CodeUnsupported, "%s: the function %s is not supported: %s", at, a.Ident, why.reason).WithHint("%s", why.hint)

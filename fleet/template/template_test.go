@@ -42,6 +42,7 @@ func sources() template.Sources {
 			return items, ok
 		},
 		VariablePaths: []string{"nomad/jobs", "nomad/jobs/shop"},
+		Secret:        readVault,
 	}
 }
 
@@ -67,6 +68,7 @@ func TestTemplateFunctions(t *testing.T) {
 		`{{ with nomadVar "/nomad/jobs/shop/" }}{{ .Keys }}{{ .Values }}{{ range .Tuples }}{{ .K }}={{ .V }};{{ end }}{{ end }}`:                          "[password user][geheim a]password=geheim;user=a;",
 		`{{ nomadVarExists "nomad/jobs" }}{{ nomadVarExists "nomad/jobs/shop" }}`:                                                                         "falsetrue",
 		`{{ range nomadVarList "nomad" }}{{ .Path }}{{ . }}{{ end }}{{ len (nomadVarListSafe "x") }}`:                                                     "nomad/jobs/shopnomad/jobs/shop0",
+		`{{ with secret "kv/data/db" }}{{ .Data.data.password }}{{ end }}{{ secrets "kv/metadata" }}`:                                                     "geheim[db web]",
 		`{{ timestamp }} {{ timestamp "unix" }} {{ timestamp "2006" }}`:                                                                                   "2026-03-04T05:06:07Z 1772600767 2026",
 		`{{ define "x" }}<{{ . }}>{{ end }}{{ executeTemplate "x" "y" }}{{ template "x" 1 }}`:                                                             "<y><1>",
 		`{{ range loop 3 }}{{ . }}{{ end }}{{ range loop 5 7 }}{{ . }}{{ end }}`:                                                                          "01256",
@@ -149,7 +151,7 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ if }}`:     "t:1: missing value for if",
 		"a\n{{ foo }}": `t:2: function "foo" not defined`,
-		`{{ with secret "a" }}{{ .Data }}{{ end }}`:          "t:1:8: the function secret is not supported: there is no Vault here",
+		`{{ with pkiCert "a" }}{{ .Data }}{{ end }}`:         "t:1:8: the function pkiCert is not supported: no certificates are made",
 		"\n{{ key \"a\" }}":                                  "t:2:3: the function key is not supported: templates read nothing from Consul",
 		`{{ range service "a" }}{{ end }}`:                   "templates read nothing from Consul",
 		`{{ if true }}{{ else }}{{ len (ls "a") }}{{ end }}`: "templates read nothing from Consul",

@@ -1,6 +1,7 @@
 package template
 
 import (
+	"errors"
 	"maps"
 	"regexp"
 	"slices"
@@ -98,12 +99,15 @@ func (r *renderer) readablePath(path string) (string, error) {
 // failurePlace is the template, line and column at the beginning of an error.
 var failurePlace = regexp.MustCompile(`^[^\n]*?:\d+(:\d+)?: `)
 
-// withoutSecrets returns the error of a rendering. The text of a function's error may have the value of an item, so only
-// its place stays if one was read before.
+// withoutSecrets returns the error of a rendering. The text of a function's error may have a value, so only its place stays
+// if a variable or a secret was read before. A source that has no answer now stays one.
 func (r *renderer) withoutSecrets(err error) error {
 	if !r.secret {
 		return err
 	}
 	place := failurePlace.FindString(err.Error())
-	return fleet.Errorf(fleet.CodeInvalid, "%sit failed after it had read a variable, and the reason is not shown because it may have a value of the variable", place)
+	if errors.Is(err, ErrSource) && fleet.CodeOf(err) != fleet.CodeUnsupported {
+		return sourceError(fleet.Errorf(fleet.CodeUnavailable, "%sa source has no answer; the reason is not shown because it may have a value of a variable or a secret that was read before", place))
+	}
+	return fleet.Errorf(fleet.CodeInvalid, "%sit failed after it had read a variable or a secret, and the reason is not shown because it may have a value of that", place)
 }
