@@ -57,15 +57,24 @@ func (t *Task) ExposedIdentities() []WorkloadIdentity {
 	return slices.DeleteFunc(all, func(w WorkloadIdentity) bool { return !w.File })
 }
 
-// HasIdentities reports whether a task of the group gets the token of an identity.
+// DeliveredIdentities returns the identities whose tokens an edge needs: those in files of the task, and the one for Vault.
+func (t *Task) DeliveredIdentities() []WorkloadIdentity {
+	all := t.ExposedIdentities()
+	if t.Vault != nil && !slices.ContainsFunc(all, func(w WorkloadIdentity) bool { return w.Name == VaultIdentity }) {
+		all = append(all, t.vaultIdentity())
+	}
+	return all
+}
+
+// HasIdentities reports whether an edge needs the token of an identity for a task of the group.
 func (g *TaskGroup) HasIdentities() bool {
-	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.ExposedIdentities()) > 0 })
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.DeliveredIdentities()) > 0 })
 }
 
 // HasOfflineIdentities reports whether the edge of the group may sign the token of an identity of a task itself.
 func (g *TaskGroup) HasOfflineIdentities() bool {
 	return slices.ContainsFunc(g.Tasks, func(t Task) bool {
-		return slices.ContainsFunc(t.ExposedIdentities(), func(w WorkloadIdentity) bool { return w.Offline })
+		return slices.ContainsFunc(t.DeliveredIdentities(), func(w WorkloadIdentity) bool { return w.Offline })
 	})
 }
 

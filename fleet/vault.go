@@ -1,7 +1,26 @@
 package fleet
 
+import (
+	"slices"
+	"time"
+)
+
 // DefaultCluster is the name of the Consul or Vault cluster of a job that names none.
 const DefaultCluster = "default"
+
+// VaultIdentity is the name of the identity with which an edge logs in to Vault for a task. A task with a vault block has
+// it without an identity block, with these defaults.
+const (
+	VaultIdentity        = "vault_default"
+	DefaultVaultAudience = "vault.io"
+	DefaultVaultTTL      = time.Hour
+)
+
+// AttributeVaultVersion is the attribute of a node that has a Vault: the server's version.
+const AttributeVaultVersion = "vault.version"
+
+// VaultTokenFile is the file with the token below the task's folder.
+const VaultTokenFile = "secrets/vault_token"
 
 // Vault is what a task may know of a Vault server.
 type Vault struct {
@@ -23,4 +42,21 @@ type Secret struct {
 	Path     string
 	Config   map[string]any
 	Env      map[string]string
+}
+
+// HasVault reports whether the node's edge can log in to a Vault.
+func (n *Node) HasVault() bool { return n.Attributes[AttributeVaultVersion] != "" }
+
+// UsesVault reports whether a task of the group has a vault block.
+func (g *TaskGroup) UsesVault() bool {
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Vault != nil })
+}
+
+// vaultIdentity returns the identity with which an edge logs in to Vault for the task: that of its block, or the implicit
+// one. It is called for tasks with a vault block.
+func (t *Task) vaultIdentity() WorkloadIdentity {
+	if i := slices.IndexFunc(t.Identities, func(w WorkloadIdentity) bool { return w.Name == VaultIdentity }); i >= 0 {
+		return t.Identities[i]
+	}
+	return WorkloadIdentity{Name: VaultIdentity, Audience: []string{DefaultVaultAudience}, TTL: DefaultVaultTTL}
 }

@@ -135,7 +135,14 @@ func (p *parser) inheritBlock(from, to map[string]any, fromPath, toPath, key str
 		return
 	}
 	to[key] = maps.Clone(block)
-	if at, ok := p.positions[joinPath(fromPath, key)]; ok {
-		p.recordPosition(joinPath(toPath, key), at)
+	fromBlock, toBlock := joinPath(fromPath, key), joinPath(toPath, key)
+	copied := map[string]hcl.Range{}
+	for path, at := range p.positions {
+		if rest, below := strings.CutPrefix(path, fromBlock); below && (rest == "" || rest[0] == '.') {
+			copied[toBlock+rest] = at
+		}
+	}
+	for path, at := range copied {
+		p.recordPosition(path, at)
 	}
 }

@@ -112,6 +112,12 @@ func completeNoun(noun any) {
 		if v.Name == fleet.DefaultIdentity && len(v.Audience) == 0 {
 			v.Audience = []string{fleet.DefaultAudience}
 		}
+		if v.Name == fleet.VaultIdentity {
+			if len(v.Audience) == 0 {
+				v.Audience = []string{fleet.DefaultVaultAudience}
+			}
+			setDefault(&v.TTL, fleet.DefaultVaultTTL)
+		}
 		completeSignal(v.ChangeMode, &v.ChangeSignal)
 	}
 }

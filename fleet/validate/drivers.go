@@ -45,6 +45,26 @@ func ConsulWarning(j *fleet.Job, hasNode func() bool) string {
 	return ""
 }
 
+// VaultWarnings returns a line for a job with a vault block, if no node has a Vault, and one for each task whose token is in
+// its environment.
+func VaultWarnings(j *fleet.Job, hasNode func() bool) []string {
+	var out []string
+	missing := false
+	for i := range j.TaskGroups {
+		g := &j.TaskGroups[i]
+		if g.UsesVault() && !missing && !hasNode() {
+			missing = true
+			out = append(out, fmt.Sprintf("no node has a Vault: group %q waits for one; start nodes with --vault-address", g.Name))
+		}
+		for _, t := range g.Tasks {
+			if t.Vault != nil && t.Vault.Env {
+				out = append(out, fmt.Sprintf("task %q: VAULT_TOKEN is in its environment, which is on the edge's disk: write env = false in its vault block, and let it read %s", t.Name, fleet.VaultTokenFile))
+			}
+		}
+	}
+	return out
+}
+
 // Suggest returns "did you mean …" where one of the known names is close, and else otherwise.
 func Suggest(name string, known []string, otherwise string) string {
 	best, least := "", 1+len(name)/3

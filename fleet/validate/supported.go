@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/template"
 )
 
 // unsupported are the parts of a job that are read and checked and that nothing acts on
@@ -41,9 +42,10 @@ var unsupported = []struct {
 	{"selinux_label of a volume_mount", "leave it out, and label the volume's folder on the edge", []string{"TaskGroups.Tasks.VolumeMounts.SELinuxLabel"}},
 	{"csi_plugin block", "leave it out: there are no storage plugins", []string{"TaskGroups.Tasks.CSIPluginConfig"}},
 	{"fail_on_error of a change_script", "leave it out: an event says that the script failed, and the task runs on", []string{"TaskGroups.Tasks.Templates.ChangeScript.FailOnError"}},
-	{"vault block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Vault"}},
+	{"cluster of a vault block", "leave it out: an edge has one Vault", []string{"TaskGroups.Tasks.Vault.Cluster"}},
+	{"policies of a vault block", "write role: the edge logs in with the identity of the task, and that role of Vault decides on the policies", []string{"TaskGroups.Tasks.Vault.Policies"}},
 	{"consul block", "leave it out: services go to the Consul agent of their node, with that node's token", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
-	{"secret block", "leave it out, and let the task fetch its secrets itself", []string{"TaskGroups.Tasks.Secrets"}},
+	{"secret block", "write a vault block, and a template that reads the secret", []string{"TaskGroups.Tasks.Secrets"}},
 	{"env of an identity", "write file = true, and let the task read the file: the environment of a task is on the edge's disk", ofIdentities("Env")},
 	{"service_name of an identity", "leave it out: no tokens are made for services", ofIdentities("ServiceName")},
 	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
@@ -51,7 +53,7 @@ var unsupported = []struct {
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
 	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound the size of logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
 	{"a Consul namespace", "leave it out: services are in the namespace of the node's token", []string{"ConsulNamespace"}},
-	{"a Vault namespace", "leave it out: there is no Vault here", []string{"VaultNamespace"}},
+	{"a Vault namespace", "write namespace in the vault block", []string{"VaultNamespace"}},
 }
 
 // ofServices are the paths of fields of a group's services and of a task's.
@@ -100,6 +102,10 @@ func refuseTemplateFunctions(j *fleet.Job, ps *fleet.Problems) {
 				if e := checkTemplate(&task.Templates[i]); e != nil && e.Code == fleet.CodeUnsupported {
 					ps.AddHint(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Templates[%d].EmbeddedTmpl", g, t, i), e.Hint, "%s", e.Message)
 				}
+				if task.Templates[i].Envvars && template.ReadsVault(textOf(&task.Templates[i])) {
+					ps.AddHint(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Templates[%d].Envvars", g, t, i), "render a file in the task's secrets folder, and let the task read it",
+						"env of a template that reads a secret of Vault is not supported: the environment of a task is on the edge's disk")
+				}
 			}
 		}
 	}
@@ -139,6 +145,11 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 			t.Resources.Networks = slices.Clone(t.Resources.Networks)
 			for n := range t.Resources.Networks {
 				t.Resources.Networks[n].Mode = strings.TrimPrefix(t.Resources.Networks[n].Mode, fleet.NetworkHost)
+			}
+			if t.Vault != nil && t.Vault.Cluster == fleet.DefaultCluster {
+				block := *t.Vault
+				block.Cluster = ""
+				t.Vault = &block
 			}
 			if g.RestartPolicy != nil && t.RestartPolicy != nil && *t.RestartPolicy == *g.RestartPolicy {
 				t.RestartPolicy = nil // of which its group tells

@@ -122,8 +122,25 @@ func validateTaskParts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.Ta
 	}
 	validateIdentities(t, ps, at)
 	validateActions(t, ps, at)
-	if v := t.Vault; v != nil && v.ChangeMode != fleet.ChangeNoop && v.ChangeMode != fleet.ChangeSignal && v.ChangeMode != fleet.ChangeRestart {
-		ps.AddHint(at+".Vault.ChangeMode", "it is noop, signal or restart", "unknown change_mode %q", v.ChangeMode)
+	validateVault(t.Vault, ps, at+".Vault")
+}
+
+// maxVaultName bounds the role and the namespace of a vault block, in bytes.
+const maxVaultName = 512
+
+func validateVault(v *fleet.Vault, ps *fleet.Problems, at string) {
+	if v == nil {
+		return
+	}
+	checkOneOf(ps, at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode", v.ChangeMode,
+		fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart)
+	if v.ChangeMode == fleet.ChangeSignal && !signalName.MatchString(v.ChangeSignal) {
+		ps.AddHint(at+".ChangeSignal", "SIGHUP, SIGUSR1, …", "%q is not the name of a signal", v.ChangeSignal)
+	}
+	for field, name := range map[string]string{"Role": v.Role, "Namespace": v.Namespace} {
+		if len(name) > maxVaultName || strings.ContainsFunc(name, unicode.IsControl) {
+			ps.Add(at+"."+field, "%.64q cannot be one of Vault: at most %d bytes, and no control characters", name, maxVaultName)
+		}
 	}
 }
 
@@ -158,6 +175,9 @@ func validateTemplates(t *fleet.Task, ps *fleet.Problems, at string) {
 	for i := range t.Templates {
 		block, path := &t.Templates[i], fmt.Sprintf("%s.Templates[%d]", at, i)
 		validateTemplate(block, ps, path)
+		if t.Vault == nil && template.ReadsVault(textOf(block)) {
+			ps.AddHint(path+".EmbeddedTmpl", "add one: vault {}", "it reads a secret of Vault, and the task has no vault block")
+		}
 		if seen[block.DestPath] && block.DestPath != "" {
 			ps.Add(path+".DestPath", "two templates write %q", block.DestPath)
 		}
@@ -220,7 +240,11 @@ const minTemplateAge = time.Minute
 
 // checkTemplate returns what is wrong with the text of a template; nil: nothing.
 func checkTemplate(t *fleet.Template) *fleet.Error {
-	return fleet.AsError(template.Check(template.Text{Text: t.EmbeddedTmpl, Left: t.LeftDelim, Right: t.RightDelim}))
+	return fleet.AsError(template.Check(textOf(t)))
+}
+
+func textOf(t *fleet.Template) template.Text {
+	return template.Text{Text: t.EmbeddedTmpl, Left: t.LeftDelim, Right: t.RightDelim}
 }
 
 func validateMounts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.TaskGroup) {

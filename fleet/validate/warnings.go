@@ -144,7 +144,7 @@ func hasShutdownDelay(g *fleet.TaskGroup) bool {
 func templateWarnings(t *fleet.Task) []string {
 	for i := range t.Templates {
 		if t.Templates[i].VaultGrace != 0 {
-			return []string{fmt.Sprintf("task %q: vault_grace has no effect: there is no Vault here", t.Name)}
+			return []string{fmt.Sprintf("task %q: vault_grace is ignored: secrets are read again in time", t.Name)}
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func HiddenIdentities(j *fleet.Job) []string {
 				all = append([]fleet.WorkloadIdentity{*t.Identity}, all...)
 			}
 			for _, w := range all {
-				if !w.File {
+				if !w.File && !(t.Vault != nil && w.Name == fleet.VaultIdentity) {
 					out = append(out, fmt.Sprintf("task %q: identity %q has no file = true: the task does not get its token", t.Name, w.Name))
 				}
 			}

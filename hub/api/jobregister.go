@@ -61,7 +61,7 @@ func (a *API) joinWarnings(job *fleet.Job, others ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// nodeWarnings returns the warnings about drivers of a job that this release or that no node has, about identities, and about Consul.
+// nodeWarnings returns the warnings about drivers of a job that this release or that no node has, about identities, Vault and Consul.
 func (a *API) nodeWarnings(job *fleet.Job) []string {
 	v := a.cfg.State.View()
 	anyNode := func(suits func(n *fleet.Node) bool) bool {
@@ -76,6 +76,7 @@ func (a *API) nodeWarnings(job *fleet.Job) []string {
 		return anyNode(func(n *fleet.Node) bool { return n.HasDriver(driver) })
 	})
 	lines = append(lines, validate.HiddenIdentities(job)...)
+	lines = append(lines, validate.VaultWarnings(job, func() bool { return anyNode((*fleet.Node).HasVault) })...)
 	return append(lines, validate.ConsulWarning(job, func() bool { return anyNode((*fleet.Node).HasConsul) }))
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +15,9 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/api"
+	"skerry/edge/machinekey"
+	"skerry/edge/vault"
+	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
@@ -78,6 +82,45 @@ func TestIdentityIsVerifiedByOthers(t *testing.T) {
 	if _, err := verifier.Verify(t.Context(), other); err != nil { // it fetches the keys again
 		t.Errorf("with a key that the verifier did not know: %v", err)
 	}
+}
+
+// TestVaultTakesAnIdentity: a Vault that is configured as docs/vault.md says takes the identity of a task, by the hub's key
+// set and the claims of its role; the role of another job does not.
+func TestVaultTakesAnIdentity(t *testing.T) {
+	a := newACLHub(t)
+	a.now = time.Now() // Vault has no other clock
+	_, token := a.signIdentity("", &fleet.WorkloadIdentity{Name: fleet.VaultIdentity, Audience: []string{fleet.DefaultVaultAudience}, TTL: fleet.DefaultVaultTTL})
+	server := vaulttest.New(func() ([]byte, error) {
+		resp, err := http.Get(a.srv.URL + "/.well-known/jwks.json")
+		if err != nil {
+			return nil, err
+		}
+		defer resp.Body.Close()
+		return io.ReadAll(resp.Body)
+	})
+	for _, job := range []string{"shop", "till"} {
+		server.SetRole(job, vaulttest.Role{Audience: fleet.DefaultVaultAudience, TTL: time.Hour, Claims: map[string]string{"nomad_job_id": job, "nomad_task": "main", "nomad_namespace": "default"}})
+	}
+	client, err := vault.NewClient(vault.ClientConfig{Address: "https://vault.example.com", Transport: server})
+	mustSucceed(t, err)
+	key, _ := machinekey.New()
+	keeper, err := vault.Open(vault.Config{Client: client, Journal: emptyJournal{}, Sealer: key, Log: slog.New(slog.DiscardHandler)})
+	mustSucceed(t, err)
+	mustSucceed(t, keeper.Renew(t.Context(), vault.Task{Alloc: "a", Name: "main", Block: &fleet.Vault{Role: "shop"}}, token))
+	if err := keeper.Renew(t.Context(), vault.Task{Alloc: "b", Name: "main", Block: &fleet.Vault{Role: "till"}}, token); !vault.IsRefused(err) || !strings.Contains(err.Error(), "nomad_job_id") {
+		t.Errorf("the role of another job: %v", err)
+	}
+}
+
+// emptyJournal keeps nothing.
+type emptyJournal struct{}
+
+func (emptyJournal) PutHandle(context.Context, fleet.AllocID, string, []byte, ...fleet.Transition) error {
+	return nil
+}
+
+func (emptyJournal) Handles(context.Context, fleet.AllocID) (map[string][]byte, error) {
+	return nil, nil
 }
 
 // signIdentityAgain signs one more token, by the key that is active now.

@@ -149,7 +149,7 @@ func wantedIdentities(v *state.View, node fleet.NodeID) (all []wantedIdentity) {
 			continue
 		}
 		for t := range g.Tasks {
-			for _, w := range g.Tasks[t].ExposedIdentities() {
+			for _, w := range g.Tasks[t].DeliveredIdentities() {
 				all = append(all, wantedIdentity{a, g.Tasks[t].Name, w})
 			}
 		}

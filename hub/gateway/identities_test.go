@@ -83,18 +83,18 @@ func (w *testEdge) serveIdentities(ctx context.Context, keeps *keepingEdge, out 
 	}
 }
 
-// placeWithIdentities places an allocation whose task has two identities, one of which ends.
+// placeWithIdentities places an allocation whose task has two identities, one of which ends, and the one for Vault.
 func (h *hub) placeWithIdentities(node fleet.NodeID, id fleet.AllocID, ttl time.Duration) {
 	h.tb.Helper()
-	h.placeWith(node, id, fleet.WorkloadIdentity{Name: "aws", File: true, TTL: ttl}, fleet.WorkloadIdentity{Name: "hidden"})
+	h.placeWith(node, id, &fleet.Vault{}, fleet.WorkloadIdentity{Name: "aws", File: true, TTL: ttl}, fleet.WorkloadIdentity{Name: "hidden"})
 }
 
-// placeWith places an allocation whose task has the default identity and others.
-func (h *hub) placeWith(node fleet.NodeID, id fleet.AllocID, others ...fleet.WorkloadIdentity) {
+// placeWith places an allocation whose task has the default identity and others, and that vault block; nil: none.
+func (h *hub) placeWith(node fleet.NodeID, id fleet.AllocID, vault *fleet.Vault, others ...fleet.WorkloadIdentity) {
 	h.tb.Helper()
 	job := &fleet.Job{
 		Namespace: fleet.DefaultNamespace, ID: fleet.JobID("job-" + fleet.Short(id)), Name: "job", Type: fleet.JobTypeService, Datacenters: []string{"dc1"}, NodePool: fleet.DefaultPool, Priority: 50,
-		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "raw_exec", Identity: &fleet.WorkloadIdentity{Name: "default", File: true}, Identities: others}}}},
+		TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1, Tasks: []fleet.Task{{Name: "t", Driver: "raw_exec", Vault: vault, Identity: &fleet.WorkloadIdentity{Name: "default", File: true}, Identities: others}}}},
 	}
 	h.mustApply(state.JobRegister{Job: job, Now: time.Now().UnixNano()})
 	stored, _ := h.View().Job(job.Namespace, job.ID)
@@ -133,7 +133,7 @@ func TestIdentitiesAreDelivered(t *testing.T) {
 	h.placeWithIdentities(node2, alloc2, time.Hour) // another edge's
 	h.placeWithIdentities(node1, alloc1, time.Hour)
 	next("identities")
-	next(fmt.Sprintf("identities %s/t/default#1,%s/t/aws#2", job, job))
+	next(fmt.Sprintf("identities %s/t/default#1,%s/t/aws#2,%s/t/vault_default#3", job, job, job))
 	if d := expect[syncproto.Desired](w, syncproto.StreamDesired); len(d.Run) != 1 {
 		t.Fatalf("desired %+v", d)
 	}
@@ -144,8 +144,8 @@ func TestIdentitiesAreDelivered(t *testing.T) {
 	const second = fleet.AllocID("cccccccc-0000-4000-8000-000000000000")
 	job = "job-" + fleet.Short(second)
 	h.placeWithIdentities(node1, second, 2*time.Second)
-	next(fmt.Sprintf("identities %s/t/default#3,%s/t/aws#4", job, job))
-	next(fmt.Sprintf("identities %s/t/aws#5", job)) // a second later
+	next(fmt.Sprintf("identities %s/t/default#4,%s/t/aws#5,%s/t/vault_default#6", job, job, job))
+	next(fmt.Sprintf("identities %s/t/aws#7", job)) // a second later
 }
 
 // TestOfflineIdentitiesAreDelivered: an edge is told that it may sign a token itself, and which key of its own the hubs
@@ -189,7 +189,7 @@ func TestOfflineIdentitiesAreDelivered(t *testing.T) {
 		keeps.held[string(alloc1)+"tvault"] = d
 	}
 	connect()
-	h.placeWith(node1, alloc1, fleet.WorkloadIdentity{Name: "vault", File: true, TTL: time.Hour, Offline: true})
+	h.placeWith(node1, alloc1, nil, fleet.WorkloadIdentity{Name: "vault", File: true, TTL: time.Hour, Offline: true})
 	job := "identities job-" + fleet.Short(alloc1)
 	next("identities")
 	next(job + "/t/default#1," + job[len("identities "):] + "/t/vault#2")

@@ -17,6 +17,7 @@ type feasibility struct {
 	drivers    []string
 	network    string                   // mode of the group's network; "": the host's
 	consul     bool                     // a service is registered with a Consul agent
+	vault      bool                     // a task has a vault block
 	identities bool                     // a task gets the token of an identity
 	offline    bool                     // the edge may sign such a token itself
 	devices    []*fleet.RequestedDevice // requested by tasks
@@ -38,6 +39,7 @@ const (
 	missingVolumes = "missing compatible host volumes"
 	missingNetwork = "missing network"
 	missingConsul  = "missing Consul agent" // Nomad adds a constraint of attr.consul.version
+	missingVault   = "missing Vault"        // Nomad adds a constraint of attr.vault.version
 	missingTokens  = "missing identities of tasks: the edge's release is too old"
 	missingOffline = "missing offline identities of tasks: the edge's release is too old"
 )
@@ -68,7 +70,8 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 			f.ports = append(f.ports, p)
 		}
 	}
-	f.network, f.consul, f.identities, f.offline = g.NetworkMode(), g.UsesConsul(), g.HasIdentities(), g.HasOfflineIdentities()
+	f.network, f.consul, f.vault = g.NetworkMode(), g.UsesConsul(), g.UsesVault()
+	f.identities, f.offline = g.HasIdentities(), g.HasOfflineIdentities()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -174,6 +177,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if f.consul && !n.HasConsul() {
 		return verdict{reason: missingConsul}
+	}
+	if f.vault && !n.HasVault() {
+		return verdict{reason: missingVault}
 	}
 	if f.identities && n.Attributes[fleet.AttributeIdentities] == "" {
 		return verdict{reason: missingTokens}

@@ -383,6 +383,21 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Errorf("a service of the hubs' catalogue waits for Consul: %+v", e.FailedTGAllocs["web"])
 		}
 	})
+	t.Run("Vault", func(t *testing.T) {
+		c := newCluster(t)
+		knows := func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }
+		c.openNodeSession(node(0, knows))
+		e := c.registerAndSchedule(job(1, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Vault = &fleet.Vault{} }))
+		if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing Vault"] != 1 || len(m.RejectedNodes) != 1 || m.RejectedNodes[0].Why != "missing Vault" {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, knows, func(n *fleet.Node) { n.Attributes[fleet.AttributeVaultVersion] = "1.18.3" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+	})
 	t.Run("identities", func(t *testing.T) {
 		c := newCluster(t)
 		c.openNodeSession(node(0))

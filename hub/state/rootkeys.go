@@ -190,7 +190,7 @@ func (t *tx) signatureInUse(k *RootKey, now int64) *fleet.Error {
 func mayHaveToken(a *fleet.Alloc, age time.Duration) bool {
 	g := a.Group()
 	return g != nil && slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool {
-		return slices.ContainsFunc(t.ExposedIdentities(), func(w fleet.WorkloadIdentity) bool { return w.TTL == 0 || age < w.TTL })
+		return slices.ContainsFunc(t.DeliveredIdentities(), func(w fleet.WorkloadIdentity) bool { return w.TTL == 0 || age < w.TTL })
 	})
 }
 

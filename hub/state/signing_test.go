@@ -29,6 +29,9 @@ func TestSigningKeys(t *testing.T) {
 	}
 	place := func(id string, identities ...fleet.WorkloadIdentity) fleet.AllocID {
 		j := job(fleet.JobID(id), fleet.JobTypeService, 1)
+		if id == "vault" {
+			j.TaskGroups[0].Tasks[0].Vault = &fleet.Vault{}
+		}
 		j.TaskGroups[0].Tasks[0].Identities = identities
 		w.registerJob(j)
 		return w.placeAllocs(j.ID, node, 1)[0]
@@ -36,6 +39,7 @@ func TestSigningKeys(t *testing.T) {
 	forever := place("forever", fleet.WorkloadIdentity{Name: "a", File: true})
 	place("hidden", fleet.WorkloadIdentity{Name: "a"})
 	hour := place("hour", fleet.WorkloadIdentity{Name: "a", File: true, TTL: time.Hour})
+	vault := place("vault", fleet.WorkloadIdentity{Name: fleet.VaultIdentity, TTL: 2 * time.Hour})
 	next := rootKey("k2")
 	next.CreateTime = w.nowNanos()
 	w.mustApply(state.RootKeyStore{Key: next})
@@ -45,6 +49,8 @@ func TestSigningKeys(t *testing.T) {
 	}
 	w.wantRefused(remove(1000*time.Hour), fleet.CodeConflict, string(forever))
 	w.reportStatus(node, fleet.ClientComplete, forever)
+	w.wantRefused(remove(2*time.Hour-1), fleet.CodeConflict, string(vault))
+	w.reportStatus(node, fleet.ClientComplete, vault)
 	w.wantRefused(remove(time.Hour-1), fleet.CodeConflict, string(hour))
 	w.mustApply(remove(time.Hour))
 }
