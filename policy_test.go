@@ -90,6 +90,8 @@ edge/templates          < fleet drivers edge/artifacts edge/machinekey edge/runn
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
 edge/consul             < fleet
+edge/vault/tokens       < fleet drivers edge/artifacts edge/identities edge/runner edge/vault
+edge/vault              < fleet edge/journal
 edge/names              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto

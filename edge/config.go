@@ -13,6 +13,7 @@ import (
 	"skerry/edge/machinekey"
 	"skerry/edge/prefetch"
 	"skerry/edge/store"
+	"skerry/edge/vault"
 	"skerry/fleet"
 	"skerry/fleet/usage"
 	"skerry/syncproto"
@@ -60,6 +61,8 @@ type Config struct {
 	DNS string
 	// Consul is the Consul agent beside this edge, which gets the services of jobs with provider = "consul"; nil: none.
 	Consul *consul.Client
+	// Vault is the Vault in which tasks with a vault block log in; nil: none.
+	Vault *vault.Client
 	// DialCheck opens the connections of service checks, and those that find out whether services of neighbours answer; nil: with the system's dialer.
 	DialCheck func(ctx context.Context, network, address string) (net.Conn, error)
 	// BackoffCap is the longest pause between dialing rounds; 0: 60 s.
@@ -116,6 +119,8 @@ type Machine struct {
 	Variable func(namespace, path string) (items map[string]string, ok bool)
 	// Identities has the tokens of tasks.
 	Identities *identities.Keeper
+	// Vault has the Vault tokens and the secrets of tasks; nil: none is configured.
+	Vault *vault.Keeper
 	// Devices is told of missing devices of running tasks, once Open has returned.
 	Devices DeviceReporter
 	Log     *slog.Logger

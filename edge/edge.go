@@ -32,6 +32,7 @@ import (
 	"skerry/edge/sitecodes"
 	"skerry/edge/store"
 	"skerry/edge/variables"
+	"skerry/edge/vault"
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/internal/datadir"
@@ -86,6 +87,7 @@ type Edge struct {
 	server     *local.Server
 	names      *names.Server  // nil: no DNS queries are answered
 	consul     *consul.Syncer // nil: no Consul agent is configured
+	vault      *vault.Keeper  // nil: no Vault is configured
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
@@ -212,14 +214,14 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openIdentities, e.openSiteCodes, e.openNeighbours, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openIdentities, e.openVault, e.openSiteCodes, e.openNeighbours, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}
 	}
 	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Away: e.journal.Away, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
-		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities,
+		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities, Vault: e.vault,
 	}
 	newRunner, err := e.cfg.Runners(machine)
 	if err != nil {
@@ -339,6 +341,9 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 	if e.consul != nil {
 		g.Go(func() error { e.consul.Run(ctx); return nil })
+	}
+	if e.vault != nil {
+		g.Go(func() error { return e.vault.Run(ctx) })
 	}
 	g.Go(func() error { return e.describer.Run(ctx) })
 	g.Go(func() error { e.followMachine(ctx); return nil })

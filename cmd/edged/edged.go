@@ -39,8 +39,11 @@ import (
 	"skerry/edge/runner"
 	"skerry/edge/secretdirs"
 	"skerry/edge/templates"
+	"skerry/edge/vault"
+	"skerry/edge/vault/tokens"
 	"skerry/edge/volumes"
 	"skerry/fleet"
+	"skerry/fleet/template"
 )
 
 // defaultStoreMB is the size of the store for artifacts, in MB.
@@ -73,6 +76,7 @@ type Flags struct {
 	Chroot                     []string // PATH or PATH=PATH IN THE TASK
 	Machines                   qemu.Permissions
 	Consul                     consul.ClientConfig
+	Vault                      vault.ClientConfig
 }
 
 // Add adds the flags to a command's.
@@ -95,6 +99,7 @@ func (f *Flags) Add(flags *pflag.FlagSet) {
 	f.addKeyFlags(flags)
 	f.Network.addNetworkFlags(flags)
 	f.addConsulFlags(flags)
+	f.addVaultFlags(flags)
 	flags.DurationVar(&c.BackoffCap, "backoff-cap", time.Minute, "longest pause between attempts to reach a hub")
 	flags.IntVar(&c.KeepTerminal, "keep-ended", 50, "number of ended allocations whose folders, with their logs, are kept")
 	flags.IntVar(&f.StoreMB, "store-size", defaultStoreMB, "size in MB of the store for artifacts; at most a quarter of the disk is used")
@@ -142,6 +147,34 @@ func (f *Flags) consulClient() (*consul.Client, func(context.Context) map[string
 		return nil, nil, nil
 	}
 	client, err := consul.NewClient(f.Consul)
+	if err != nil {
+		return nil, nil, err
+	}
+	return client, client.Attributes, nil
+}
+
+// addVaultFlags adds the flags of the Vault in which tasks log in.
+func (f *Flags) addVaultFlags(flags *pflag.FlagSet) {
+	c := &f.Vault
+	flags.StringVar(&c.Address, "vault-address", "", "Vault in which tasks with a vault block log in, such as https://vault.example.com:8200 (default: none)")
+	flags.StringVar(&c.Namespace, "vault-namespace", "", "namespace of Vault for tasks whose vault block has none")
+	flags.StringVar(&c.JWTPath, "vault-jwt-path", "", "where the JWT auth method of Vault is mounted (default: "+vault.DefaultJWTPath+")")
+	flags.StringVar(&c.Role, "vault-role", "", "role of the JWT auth method for tasks whose vault block has none (default: the method's default role)")
+	flags.StringVar(&c.CAFile, "vault-ca-file", "", "certificates of the CA of Vault (default: the system's)")
+	flags.StringVar(&c.CertFile, "vault-cert-file", "", "certificate for a Vault that asks for one")
+	flags.StringVar(&c.KeyFile, "vault-key-file", "", "key of --vault-cert-file")
+	flags.StringVar(&c.ServerName, "vault-tls-server-name", "", "name in Vault's certificate (default: that of the address)")
+}
+
+// vaultClient returns the client of Vault, and the function that reads its attributes; nil: there is none.
+func (f *Flags) vaultClient() (*vault.Client, func(context.Context) map[string]string, error) {
+	if f.Vault.Address == "" {
+		if f.Vault != (vault.ClientConfig{}) {
+			return nil, nil, fleet.Errorf(fleet.CodeInvalid, "the Vault has no address").WithHint("add --vault-address, such as https://vault.example.com:8200")
+		}
+		return nil, nil, nil
+	}
+	client, err := vault.NewClient(f.Vault)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -255,6 +288,10 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 	if cfg.Consul, consulAttributes, err = f.consulClient(); err != nil {
 		return cfg, err
 	}
+	var vaultAttributes func(context.Context) map[string]string
+	if cfg.Vault, vaultAttributes, err = f.vaultClient(); err != nil {
+		return cfg, err
+	}
 	kinds := deviceKinds()
 	cfg.Runners = func(m edge.Machine) (contract.New, error) {
 		node.Store(&m.Node)
@@ -274,7 +311,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		return fingerprint.New(fingerprint.Config{
 			Node: f.describeNode(configured, network), DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,
-			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Secrets: secrets.Attributes, Consul: consulAttributes, Log: log,
+			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Secrets: secrets.Attributes, Consul: consulAttributes, Vault: vaultAttributes, Log: log,
 		})
 	}
 	return cfg, nil
@@ -311,15 +348,27 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
-	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
+	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Secret: secretsOf(m.Vault), Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
 			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
-			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")}, render, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
+			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")},
+			&tokens.Hook{Keeper: m.Vault, Identities: m.Identities, Log: m.Log.With("component", "vault")}, render, &tokens.Environment{Keeper: m.Vault},
+			runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
 	return factory.NewRunner, nil
+}
+
+// secretsOf returns what reads secrets of Vault for tasks; nil: this edge has no Vault.
+func secretsOf(k *vault.Keeper) func(context.Context, fleet.AllocID, *fleet.Task, string, bool) (template.Secret, error) {
+	if k == nil {
+		return nil
+	}
+	return func(ctx context.Context, alloc fleet.AllocID, t *fleet.Task, path string, list bool) (template.Secret, error) {
+		return k.Secret(ctx, vault.Task{Alloc: alloc, Name: t.Name, Block: t.Vault}, path, list)
+	}
 }
 
 // newFetcher makes what fetches artifacts into the edge's store.

@@ -79,20 +79,27 @@ func TestDeniedDriver(t *testing.T) {
 	}
 }
 
-// A Consul agent that begins to answer is noticed soon.
+// A Consul agent, or a Vault, that begins to answer is noticed soon.
 func TestConsulIsSeenSoon(t *testing.T) {
+	mustSeeSoon(t, (*fleet.Node).HasConsul, fleet.AttributeConsulVersion, func(cfg *fingerprint.Config, read func(context.Context) map[string]string) { cfg.Consul = read })
+	mustSeeSoon(t, (*fleet.Node).HasVault, fleet.AttributeVaultVersion, func(cfg *fingerprint.Config, read func(context.Context) map[string]string) { cfg.Vault = read })
+}
+
+// mustSeeSoon checks that an attribute which its source does not have at first is noticed soon.
+func mustSeeSoon(t *testing.T, has func(*fleet.Node) bool, attribute string, set func(cfg *fingerprint.Config, read func(context.Context) map[string]string)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var there atomic.Bool
 		f := mustNew(t, func(cfg *fingerprint.Config) {
 			cfg.Interval = time.Minute
-			cfg.Consul = func(context.Context) map[string]string {
+			set(cfg, func(context.Context) map[string]string {
 				if there.Load() {
-					return map[string]string{fleet.AttributeConsulVersion: "1.21.0"}
+					return map[string]string{attribute: "1.21.0"}
 				}
 				return nil
-			}
+			})
 		})
-		if n := mustRead(t, f); n.HasConsul() {
+		if n := mustRead(t, f); has(&n) {
 			t.Errorf("attributes %v", n.Attributes)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -101,7 +108,7 @@ func TestConsulIsSeenSoon(t *testing.T) {
 		there.Store(true)
 		time.Sleep(21 * time.Second)
 		synctest.Wait()
-		if n := f.Node(); !n.HasConsul() {
+		if n := f.Node(); !has(&n) {
 			t.Errorf("after 21 s: %v", n.Attributes)
 		}
 		cancel()

@@ -4,7 +4,7 @@
 //
 // The machine itself is read once; its address, drivers and devices are read again at each interval. A
 // change counts when two readings in a row have it, so that a loose contact does not send a description
-// every minute. While a driver has changed or is unhealthy, or the Consul agent has not answered yet, readings are more
+// every minute. While a driver has changed or is unhealthy, or Consul or Vault has not answered yet, readings are more
 // frequent: tasks wait for them. Values that change by themselves (free disk, load, clock rates) are not part of it.
 //
 // It starts no goroutine: Run belongs to the caller. Nothing is stored.
@@ -27,7 +27,7 @@ import (
 
 const (
 	defaultInterval = time.Minute
-	// driverInterval is the time to the next reading while a driver has changed or is unhealthy, or Consul is missing.
+	// driverInterval is the time to the next reading while a driver has changed or is unhealthy, or Consul or Vault is missing.
 	driverInterval = 10 * time.Second
 )
 
@@ -52,7 +52,9 @@ type Config struct {
 	// Consul returns attributes of the Consul agent beside this machine, none while it has never answered. It is called
 	// at each reading. nil: no agent is configured.
 	Consul func(ctx context.Context) map[string]string
-	Log    *slog.Logger
+	// Vault does so for the Vault of this machine's tasks.
+	Vault func(ctx context.Context) map[string]string
+	Log   *slog.Logger
 }
 
 // Fingerprinter reads the fleet.Node of this machine and keeps it up to date. Its methods may be called from
@@ -130,7 +132,7 @@ func (f *Fingerprinter) Run(ctx context.Context) error {
 // nextInterval returns the time from the reading n to the next one.
 func (f *Fingerprinter) nextInterval(n fleet.Node) time.Duration {
 	node := f.Node()
-	if f.cfg.Consul != nil && !(n.HasConsul() && node.HasConsul()) {
+	if f.cfg.Consul != nil && !(n.HasConsul() && node.HasConsul()) || f.cfg.Vault != nil && !(n.HasVault() && node.HasVault()) {
 		return min(driverInterval, f.cfg.Interval)
 	}
 	stored := node.Drivers
@@ -197,6 +199,9 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 	}
 	if f.cfg.Consul != nil {
 		maps.Copy(n.Attributes, f.cfg.Consul(ctx))
+	}
+	if f.cfg.Vault != nil {
+		maps.Copy(n.Attributes, f.cfg.Vault(ctx))
 	}
 	n.Resources = overrideResources(f.staticMachine.resources, f.cfg.Node.Resources)
 	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)

@@ -37,9 +37,11 @@ type rendering struct {
 	At      int64 // seconds of the edge's wall clock, for display only
 	Reads   bool  // the template reads files or services, which may change
 	Pending bool  // the task has not been told of it yet
-	// Secret says that the template read a variable. On the disk Sealed then has the text, encrypted by the machine.
+	// Secret says that the template read a variable or a secret. On the disk Sealed then has the text, encrypted by the machine.
 	Secret bool   `json:",omitempty"`
 	Sealed []byte `json:",omitempty"`
+
+	vaultAway bool // there is no rendering, because Vault has no answer now
 }
 
 // renderingPath returns the file of a template's newest rendering.

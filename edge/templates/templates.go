@@ -18,6 +18,7 @@ import (
 	"skerry/edge/runner"
 	"skerry/fleet"
 	"skerry/fleet/template"
+	"skerry/internal/pace"
 )
 
 const (
@@ -34,6 +35,8 @@ type Config struct {
 	// templates that read variables fail.
 	Variable func(namespace, path string) (items map[string]string, ok bool)
 	Key      *machinekey.Key
+	// Secret returns what Vault has at a path for a task, or lists the path. nil: this edge has no Vault.
+	Secret func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, path string, list bool) (template.Secret, error)
 	// Away returns how long ago a hub answered, for templates with a max_age. With nil they do not age.
 	Away   func() time.Duration
 	Routes string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
@@ -88,6 +91,9 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	first := !known
 	if !known || !t.Once || p.RenderTemplates {
 		next, err := h.renderTemplate(ctx, p, i)
+		if !known {
+			next, err = h.awaitVault(ctx, p, i, next, err)
+		}
 		switch {
 		case err == nil:
 			next.Pending = first && runsAtFirst(t)
@@ -119,6 +125,23 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	return writeDestination(p, t, last.Text)
 }
 
+// awaitVault renders a template again until Vault has what it reads, and says once that the task waits. Other errors, and
+// renderings, are returned as they are.
+func (h *Hook) awaitVault(ctx context.Context, p *runner.Preparation, i int, next rendering, err error) (rendering, error) {
+	for said := false; err != nil && next.vaultAway && ctx.Err() == nil; next, err = h.renderTemplate(ctx, p, i) {
+		if !said {
+			said = true
+			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for Vault: render %s: %v", nameOf(p, i), err)); err != nil {
+				return next, err
+			}
+		}
+		if !pace.Rest(ctx, h.cfg.Poll) {
+			return next, context.Cause(ctx)
+		}
+	}
+	return next, err
+}
+
 // runsAtFirst reports whether the first rendering runs the template's script.
 func runsAtFirst(t *fleet.Template) bool {
 	return t.ChangeMode == fleet.ChangeScript && t.ChangeScript != nil && t.ChangeScript.RunOnFirstRender
@@ -144,6 +167,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	ctx, cancel := context.WithTimeoutCause(ctx, renderTimeout,
 		fleet.Errorf(fleet.CodeInvalid, "rendering took longer than %v", renderTimeout))
 	defer cancel()
+	away := false
 	r, err := template.Render(ctx, template.Text{
 		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
 	}, template.Sources{
@@ -159,18 +183,36 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 			return h.cfg.Variable(p.Alloc.Namespace, path)
 		},
 		VariablePaths: p.Alloc.VariablePaths(p.Task.Name),
+		Secret:        h.secretsOf(ctx, p, &away),
 	})
 	if err != nil {
-		return rendering{}, err
+		return rendering{vaultAway: away}, err
 	}
 	if r.Secret && t.Envvars {
-		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable and has env = true: the environment of a task is on the edge's disk").
+		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable or a secret and has env = true: the environment of a task is on the edge's disk").
 			WithHint("render a file in the task's secrets folder, and let the task read it")
 	}
 	return rendering{
 		Secret:  r.Secret,
 		Version: renderingVersion, Digest: digestOf(t), Text: r.Text, At: h.cfg.Now().Unix(), Reads: r.Reads || t.SourcePath != "",
 	}, nil
+}
+
+// secretsOf returns what reads secrets for a task; nil: it has no Vault. It sets away when Vault does not give one now.
+func (h *Hook) secretsOf(ctx context.Context, p *runner.Preparation, away *bool) func(path string, list bool) (template.Secret, error) {
+	if h.cfg.Secret == nil || p.Task.Vault == nil {
+		return nil
+	}
+	return func(path string, list bool) (template.Secret, error) {
+		s, err := h.cfg.Secret(ctx, p.Alloc.ID, p.Task, path, list)
+		if err != nil && ctx.Err() != nil { // the time of the rendering is over: Vault is slow, and the template is not wrong
+			err = fleet.Errorf(fleet.CodeUnavailable, "Vault has not answered in time")
+		}
+		if code := fleet.CodeOf(err); err != nil && code != fleet.CodeInvalid && code != fleet.CodeUnsupported {
+			*away = true
+		}
+		return s, err
+	}
 }
 
 // lookUp returns a variable of the task or a property of its node.

@@ -22,6 +22,7 @@ import (
 	"skerry/edge/templates"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/fleet/template"
 )
 
 // fakeServices are the edge's copy of the services.
@@ -60,7 +61,8 @@ type machine struct {
 	key      *machinekey.Key
 	contact  atomic.Int64 // when a hub answered (UnixNano); 0: it does all the time
 
-	renderAnew bool // as the restart policy says
+	renderAnew bool        // as the restart policy says
+	slowVault  atomic.Bool // it never answers
 }
 
 func newMachine(tb testing.TB, list ...fleet.Template) *machine {
@@ -81,7 +83,7 @@ func (m *machine) setAddress(address string) {
 
 func (m *machine) hook() *templates.Hook {
 	return templates.NewHook(templates.Config{
-		Services: m.services.answerOf, Key: m.key, Variable: m.variable, Away: m.away, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
+		Services: m.services.answerOf, Key: m.key, Variable: m.variable, Secret: m.secret, Away: m.away, Routes: m.routes, Poll: m.poll, Now: time.Now, Jitter: func() float64 { return 0.5 }, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -447,4 +449,70 @@ func TestTemplateWithVariables(t *testing.T) {
 		m.task.Templates[0].Envvars, m.task.Templates[0].EmbeddedTmpl = true, "A="+text
 		m.mustFail(t, "env = true", false)
 	})
+}
+
+// TestTemplateWithSecrets: while Vault is away a task starts with the last rendering, which is encrypted, and is left alone. A
+// first rendering waits, also if Vault answers too slowly, or only after another secret was read.
+func TestTemplateWithSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t, fleet.Template{EmbeddedTmpl: `{{ with secret "kv/db" }}{{ .Data.address }}{{ secret "kv/db" | len }}{{ end }}`, DestPath: "secrets/db"})
+		m.key, _ = machinekey.New()
+		m.mustFail(t, "no vault block", false)
+		m.task.Vault = &fleet.Vault{}
+		m.mustFail(t, "not shown", false) // what is wrong with the template is no outage
+		m.task.Templates[0] = fleet.Template{EmbeddedTmpl: `{{ with secret "kv/db" }}{{ .Data.address }}{{ end }}`, DestPath: "secrets/db", ChangeMode: fleet.ChangeSignal, ChangeSignal: "SIGHUP"}
+		for want, set := range map[string]func(away bool){
+			"connection refused": func(away bool) {
+				if m.setAddress("10.0.0.1"); away {
+					m.services.set(nil, errors.New("connection refused"))
+				}
+			},
+			"not answered in time": func(away bool) { m.slowVault.Store(away) },
+		} {
+			if err := os.RemoveAll(filepath.Join(m.dir, "tasks")); err != nil {
+				t.Fatal(err)
+			}
+			set(true)
+			done := make(chan error, 1)
+			go func() { done <- m.prepare() }()
+			time.Sleep(24 * time.Hour)
+			synctest.Wait()
+			m.mustLog(t, fleet.TaskTemplate+": The task waits for Vault: render template 1 (secrets/db): ")
+			if !strings.Contains(m.log[0], want) {
+				t.Errorf("%s, want %s", m.log[0], want)
+			}
+			set(false)
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+		}
+		m.mustHave(t, "web/secrets/db", "10.0.0.1")
+		record, err := os.ReadFile(filepath.Join(m.dir, "tasks/a/web/template-0"))
+		if err != nil || strings.Contains(string(record), "10.0.0") {
+			t.Fatalf("%s, %v", record, err)
+		}
+		m.watchFor(time.Minute, func() { m.setAddress("10.0.0.2") })
+		m.mustLog(t, "signal SIGHUP")
+		m.services.set(nil, errors.New("connection refused"))
+		if err := os.Remove(filepath.Join(m.dir, "allocs/a/web/secrets/db")); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		m.mustHave(t, "web/secrets/db", "10.0.0.2")
+	})
+}
+
+// secret is Vault: the address of the service is at one path.
+func (m *machine) secret(ctx context.Context, _ fleet.AllocID, _ *fleet.Task, path string, _ bool) (template.Secret, error) {
+	if m.slowVault.Load() {
+		<-ctx.Done()
+		return template.Secret{}, context.Cause(ctx)
+	}
+	list, err := m.services.answerOf(ctx, "", "")
+	if err != nil || path != "kv/db" {
+		return template.Secret{}, errors.Join(err, errors.New("nothing else"))
+	}
+	return template.Secret{Data: map[string]any{"address": list[0].Address}}, nil
 }

@@ -71,7 +71,7 @@ func exposedIdentities(al *fleet.Alloc) (all []api.ExposedIdentity) {
 		return nil
 	}
 	for i := range g.Tasks {
-		for _, w := range g.Tasks[i].ExposedIdentities() {
+		for _, w := range g.Tasks[i].DeliveredIdentities() {
 			all = append(all, api.ExposedIdentity{
 				Namespace: al.Namespace, JobID: al.JobID, AllocID: al.ID, Task: g.Tasks[i].Name, Name: w.Name, Audience: w.Audience, TTL: w.TTL, Offline: w.Offline,
 			})

@@ -56,7 +56,7 @@ func (c *Claims) checkOffline(a *fleet.Alloc) error {
 
 // offlineIdentity returns the identity of an allocation's task that a token is of; nil: none that an edge may sign.
 func (c *Claims) offlineIdentity(a *fleet.Alloc) *fleet.WorkloadIdentity {
-	all := a.Group().Task(c.Task).ExposedIdentities()
+	all := a.Group().Task(c.Task).DeliveredIdentities()
 	i := slices.IndexFunc(all, func(w fleet.WorkloadIdentity) bool {
 		return w.Offline && a.IdentitySubject(c.Task, w.Name) == c.Subject
 	})

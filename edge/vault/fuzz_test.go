@@ -1,0 +1,82 @@
+package vault
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"skerry/internal/codec"
+)
+
+// FuzzDecodeRecord: no bytes make it panic, it accepts no record of another task, and no secret that cannot be read.
+func FuzzDecodeRecord(f *testing.F) {
+	good, err := codec.Marshal(record{Version: 1, Alloc: "a", Task: "t", Token: "x", Lease: 3600, Secrets: []secret{{Name: "read kv/a?", Body: []byte(`{"data":{}}`), Lease: 1}}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, plain []byte) {
+		r, err := decodeRecord("vault/a/t", plain)
+		if err != nil {
+			return
+		}
+		if r.Alloc != "a" || r.Task != "t" || r.Lease < 0 {
+			t.Fatalf("%+v", r)
+		}
+		for i := range r.Secrets {
+			if _, err := r.Secrets[i].decodeBody(); err != nil {
+				t.Fatal(err)
+			}
+			secretPause(&r.Secrets[i])
+			parseName(r.Secrets[i].Name)
+		}
+	})
+}
+
+// FuzzAnswers: no answer of a server makes its decoders panic, and attributes and texts are bounded.
+func FuzzAnswers(f *testing.F) {
+	for _, s := range []string{`{"version":"1.18.3"}`, `{"errors":["no"]}`, `{"data":{"a":1},"lease_id":"x","lease_duration":9223372036854775807}`, `{"lease_duration":-1}`} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		attributes, err := decodeHealth(b)
+		for k, v := range attributes {
+			if err != nil || len(v) > maxAttribute {
+				t.Fatalf("%s = %q, %v", k, v, err)
+			}
+		}
+		if text := errorText(b, "no"); len(text) > 3*maxErrorText || strings.Contains(text, "\n") {
+			t.Fatalf("%q", text)
+		}
+		if s, err := decodeSecret(b); err == nil {
+			if s.LeaseDuration < 0 {
+				t.Fatalf("%+v", s)
+			}
+			if pause := secretPause(&secret{Body: bytes.Clone(b)}); pause < minRenewal {
+				t.Fatalf("%s: pause %v", b, pause)
+			}
+			s.Keys()
+		}
+	})
+}
+
+// FuzzParsePath: what is taken stays below /v1/, and is the same when it is read from the journal.
+func FuzzParsePath(f *testing.F) {
+	for _, s := range []string{"kv/data/a", "/kv/a?version=2", "a/../b", "a//b", "%2e%2e/b", "a b", "ä", "a#b"} {
+		f.Add(s, false)
+	}
+	f.Fuzz(func(t *testing.T, path string, list bool) {
+		q, err := parsePath(path, list)
+		if err != nil {
+			return
+		}
+		if got := parseName(q.requestName()); got != q || q.path == "" || strings.HasPrefix(q.path, "/") || strings.ContainsAny(q.path, "?# \n") {
+			t.Fatalf("%q: %+v, %+v", path, q, got)
+		}
+		for _, part := range strings.Split(q.path, "/") {
+			if part == ".." || part == "." {
+				t.Fatalf("%q: %+v", path, q)
+			}
+		}
+	})
+}
