@@ -23,8 +23,9 @@ func (t *tx) applyPlan(c Plan) Result {
 	}
 	t.planDeployments(c)
 	w := pendingEvals{seed: string(c.EvalID), now: c.Now}
+	back := t.allocsBackInSight(c, &w)
 	for _, a := range inNodeOrder(c.Result.NodeUpdate) {
-		if t.currentAlloc(a.ID) == nil {
+		if t.currentAlloc(a.ID) == nil || back[a.ID] {
 			continue
 		}
 		t.updatePlannedAlloc(a, c)
@@ -33,9 +34,11 @@ func (t *tx) applyPlan(c Plan) Result {
 		}
 	}
 	for _, a := range inNodeOrder(c.Result.NodeAllocation) {
-		if t.currentAlloc(a.ID) != nil {
+		switch {
+		case back[a.ID] || back[a.PreviousAllocation] && t.currentAlloc(a.ID) == nil:
+		case t.currentAlloc(a.ID) != nil:
 			t.updatePlannedAlloc(a, c)
-		} else {
+		default:
 			t.placeAlloc(a, c, &w)
 		}
 	}
@@ -44,6 +47,23 @@ func (t *tx) applyPlan(c Plan) Result {
 	}
 	t.storePendingEvals(&w)
 	return Result{}
+}
+
+// allocsBackInSight returns the running allocations that the plan calls unknown and whose node is ready again: it came back
+// after the planner checked the plan. Nothing stands in for them, and w gets an evaluation.
+func (t *tx) allocsBackInSight(c Plan, w *pendingEvals) map[fleet.AllocID]bool {
+	back := map[fleet.AllocID]bool{}
+	for _, a := range allPlanAllocs(c.Result) {
+		now := t.currentAlloc(a.ID)
+		if now == nil || a.ClientStatus != fleet.ClientUnknown || now.ClientStatus == fleet.ClientUnknown || now.ClientTerminal() {
+			continue
+		}
+		if n := nodeTable.currentRow(t, idKey(now.NodeID)); n != nil && n.Status == fleet.NodeReady {
+			back[a.ID] = true
+			w.requestEval(now.Namespace, now.JobID, fleet.TriggerNodeUpdate, &n.Node)
+		}
+	}
+	return back
 }
 
 // refuseStalePlan returns an error if the job was registered again since the plan was made: the plan would

@@ -389,6 +389,39 @@ func TestStalePlanLeavesAReadyNode(t *testing.T) {
 	}
 }
 
+// A plan that has another allocation stand in for one that is out of sight comes after its node is ready again: nothing
+// stands in for it, and its job is evaluated again. What the plan places for others is placed.
+func TestStalePlanPlacesNoStandIn(t *testing.T) {
+	w := newTestHarness(t)
+	away, other := w.addReadyNode("n1"), w.addReadyNode("n2")
+	w.registerJob(job("shop", fleet.JobTypeService, 3))
+	ids := w.placeAllocs("shop", away, 2)
+	w.reportStatus(away, fleet.ClientRunning, ids...)
+	w.missHeartbeats(away)
+	stale := w.allocsWithStatus(fleet.ClientUnknown, ids...)
+	standIn, added := w.newAllocOfJob("shop", other), w.newAllocOfJob("shop", other)
+	standIn.PreviousAllocation = ids[0]
+	stale[0].NextAllocation = standIn.ID
+	w.openNextSession(away)
+	w.mustApply(state.Plan{Result: fleet.PlanResult{NodeAllocation: byNode(append(stale, standIn, added)...)}, EvalID: "e", Now: w.nowNanos()})
+	if _, ok := w.store.View().Alloc(standIn.ID); ok {
+		t.Error("an allocation stands in for one that is in sight")
+	}
+	if a := w.getAlloc(ids[0]); a.NextAllocation != "" || a.ClientStatus != fleet.ClientRunning {
+		t.Errorf("the allocation in sight is %s, replaced by %q", a.ClientStatus, a.NextAllocation)
+	}
+	w.getAlloc(added.ID)
+	evals := 0
+	for e := range w.store.View().EvalsByJob(fleet.DefaultNamespace, "shop") {
+		if e.TriggeredBy == fleet.TriggerNodeUpdate && e.Status == fleet.EvalPending && e.NodeID == away && e.CreateIndex == w.store.View().Index() {
+			evals++
+		}
+	}
+	if evals != 1 {
+		t.Errorf("%d evaluations of the job, want one", evals)
+	}
+}
+
 // An allocation of a node that comes back stays unknown until the history is in; then it has the status that the edge
 // reported last, and its job one evaluation (A10, A11, A17). I1: the node is not ready before that.
 func TestReconnect(t *testing.T) {
