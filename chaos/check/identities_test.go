@@ -44,6 +44,15 @@ func inIdentities() []violationCase {
 			p.observeIdentity(0)
 			p.advanceTime(30 * time.Second)
 		}},
+		{"an offline identity expires while its edge is away", check.IdentitiesRenewed, nil, func(p *violationHarness) {
+			p.giveIdentity()
+			p.job.TaskGroups[0].Tasks[0].Identity.Offline = true
+			p.commitAllocs(p.id)
+			p.observeIdentity(time.Minute)
+			p.advanceTime(40 * time.Second)
+			p.disconnectEdge()
+			p.advanceTime(2 * time.Minute)
+		}},
 		{"a hub accepts an identity that has expired", check.Permitted, nil, func(p *violationHarness) {
 			p.feedObservation(check.Observation{Probe: &check.Probe{Hub: "hub-1", Token: "an expired identity", Attempt: "read a variable", Status: 200}})
 		}},
@@ -74,6 +83,18 @@ func TestIdentitiesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(5 * time.Second)
 			p.observeIdentity(2 * time.Minute)
 			p.advanceTime(time.Minute)
+		}},
+		{"an offline identity is renewed by its edge", check.BranchIdentityOffline, func(p *violationHarness) {
+			p.giveIdentity()
+			p.job.TaskGroups[0].Tasks[0].Identity.Offline = true
+			p.commitAllocs(p.id)
+			p.observeIdentity(time.Minute)
+			p.advanceTime(40 * time.Second)
+			p.disconnectEdge()
+			for range 5 {
+				p.observeIdentity(time.Minute)
+				p.advanceTime(45 * time.Second)
+			}
 		}},
 		{"a task without an identity has none", "", func(p *violationHarness) {
 			p.observeIdentity(0)

@@ -98,7 +98,7 @@ var invariants = [...]struct{ slug, statement string }{
 	Permitted:            {"permitted", "nobody without the capability changes or reads anything, and no revoked edge gets anything"},
 	Audited:              {"audited", "the audit has every acknowledged change once and in order, and its chain verifies"},
 	OneHolder:            {"one-holder", "a lock of a variable has one holder at a time"},
-	IdentitiesRenewed:    {"identities-renewed", "an edge with a link has, within a bound, an identity that has not expired for each running task that asks for one"},
+	IdentitiesRenewed:    {"identities-renewed", "an edge with a link has, within a bound, an identity that has not expired for each running task that asks for one; an offline one also without a link"},
 }
 
 // All returns all invariants, in the order of their numbers.

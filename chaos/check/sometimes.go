@@ -50,6 +50,7 @@ const (
 	BranchVariableKept          Branch = "variable kept over a start without a link"
 	BranchVariableCaughtUp      Branch = "variable that changed while its edge was away"
 	BranchIdentityExpired       Branch = "identity that expired while its edge was away"
+	BranchIdentityOffline       Branch = "identity that its edge renewed while it was away"
 )
 
 // Branches returns the branches that a campaign has to reach. The others are refusals of rows that correct
@@ -63,7 +64,7 @@ func Branches() []Branch {
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
 		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
-		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp, BranchIdentityExpired,
+		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp, BranchIdentityExpired, BranchIdentityOffline,
 	}
 }
 

@@ -103,6 +103,7 @@ type Job struct {
 	HoldUntil   string                  `yaml:"hold_until,omitempty"` // until of its local_control; "": released
 	Secret      bool                    `yaml:"secret,omitempty"`     // a template of its task reads the job's variable
 	Identity    time.Duration           `yaml:"identity,omitempty"`   // ttl of the identity of its task; 0: it has none
+	Offline     bool                    `yaml:"offline,omitempty"`    // its edge may renew the identity without a link
 	Every       time.Duration           `yaml:"every,omitempty"`      // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
 	Task        Script                  `yaml:",inline"`

@@ -33,18 +33,21 @@ func (j Job) taskIdentity() *fleet.WorkloadIdentity {
 	if j.Identity == 0 {
 		return nil
 	}
-	return &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, File: true, TTL: j.Identity}
+	return &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, File: true, TTL: j.Identity, Offline: j.Offline}
 }
 
-// identityStream separates the random numbers of addIdentities from the others, as windowStream does.
-const identityStream = 0x1de7
+// identityStream and offlineStream separate the random numbers of addIdentities from the others, as windowStream does.
+const identityStream, offlineStream = 0x1de7, 0x0ff1
 
-// addIdentities gives the tasks of some jobs with Secret an identity, which often ends while their edge is away.
+// addIdentities gives the tasks of some jobs with Secret an identity, which often ends while their edge is away, or is
+// renewed by the edge meanwhile.
 func (d *drawer) addIdentities() {
 	d.rng = rand.New(rand.NewPCG(d.s.Seed, identityStream))
+	offline := rand.New(rand.NewPCG(d.s.Seed, offlineStream))
 	for i := range d.s.Jobs {
 		if j := &d.s.Jobs[i]; j.Secret && d.drawBool(60) {
 			j.Identity = pick(d.rng, time.Minute, 2*time.Minute, 5*time.Minute, 10*time.Minute)
+			j.Offline = offline.IntN(2) == 0
 		}
 	}
 }
