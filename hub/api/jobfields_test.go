@@ -50,6 +50,7 @@ var jobValues = map[string]string{
 	"ReschedulePolicy.DelayFunction": `"constant"`, "DisconnectStrategy.Reconcile": `"keep_original"`, "UpdateStrategy.HealthCheck": `"task_states"`,
 	"ServiceCheck.Type": `"tcp"`, "ServiceCheck.InitialStatus": `"passing"`, "TaskArtifact.GetterMode": `"file"`,
 	"Template.ChangeMode": `"noop"`, "Template.ChangeSignal": `"SIGUSR1"`, "Template.Perms": `"600"`, "Template.LeftDelim": `"<<"`,
+	"Vault.ChangeMode": `"noop"`, "Vault.ChangeSignal": `"SIGUSR1"`,
 	"WorkloadIdentity.Name": `"y"`, "WorkloadIdentity.ChangeMode": `"restart"`, "WorkloadIdentity.ChangeSignal": `"SIGUSR1"`, "WorkloadIdentity.TTL": `60000000000`,
 	"VolumeMount.Volume": `"w"`, "VolumeMount.Destination": `"/w"`, "VolumeMount.PropagationMode": `"host-to-task"`,
 	"VolumeRequest.AccessMode": `"single-node-single-writer"`, "VolumeRequest.AttachmentMode": `"file-system"`, "NetworkResource.Mode": `"bridge"`,
