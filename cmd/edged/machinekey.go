@@ -23,7 +23,7 @@ func (f *Flags) addKeyFlags(flags *pflag.FlagSet) {
 func (f *Flags) machineKey() (machinekey.Place, []machinekey.Keeper, error) {
 	keepers := []machinekey.Keeper{tpm.New(f.TPMDevice), machinekey.NewCredential(os.Getenv("CREDENTIALS_DIRECTORY"))}
 	switch place := machinekey.Place(f.Seal); place {
-	case sealAuto:
+	case sealAuto, "": // "": flags that no command line has filled
 		return "", keepers, nil
 	case machinekey.PlaceTPM, machinekey.PlaceCredential, machinekey.PlaceFile:
 		return place, keepers, nil
