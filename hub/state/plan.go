@@ -49,13 +49,13 @@ func (t *tx) applyPlan(c Plan) Result {
 	return Result{}
 }
 
-// allocsBackInSight returns the running allocations that the plan calls unknown and whose node is ready again: it came back
-// after the planner checked the plan. Nothing stands in for them, and w gets an evaluation.
+// allocsBackInSight returns the running allocations that the plan calls unknown, and does not stop, and whose node is ready
+// again: it came back after the planner checked the plan. Nothing stands in for them, and w gets an evaluation.
 func (t *tx) allocsBackInSight(c Plan, w *pendingEvals) map[fleet.AllocID]bool {
 	back := map[fleet.AllocID]bool{}
 	for _, a := range allPlanAllocs(c.Result) {
 		now := t.currentAlloc(a.ID)
-		if now == nil || a.ClientStatus != fleet.ClientUnknown || now.ClientStatus == fleet.ClientUnknown || now.ClientTerminal() {
+		if now == nil || a.ClientStatus != fleet.ClientUnknown || a.NoLongerWanted() || now.ClientStatus == fleet.ClientUnknown || now.ClientTerminal() {
 			continue
 		}
 		if n := nodeTable.currentRow(t, idKey(now.NodeID)); n != nil && n.Status == fleet.NodeReady {

@@ -390,7 +390,7 @@ func TestStalePlanLeavesAReadyNode(t *testing.T) {
 }
 
 // A plan that has another allocation stand in for one that is out of sight comes after its node is ready again: nothing
-// stands in for it, and its job is evaluated again. What the plan places for others is placed.
+// stands in for it, and its job is evaluated again. What the plan stops is stopped, and replaced.
 func TestStalePlanPlacesNoStandIn(t *testing.T) {
 	w := newTestHarness(t)
 	away, other := w.addReadyNode("n1"), w.addReadyNode("n2")
@@ -399,7 +399,9 @@ func TestStalePlanPlacesNoStandIn(t *testing.T) {
 	w.reportStatus(away, fleet.ClientRunning, ids...)
 	w.missHeartbeats(away)
 	stale := w.allocsWithStatus(fleet.ClientUnknown, ids...)
+	stale[1].DesiredStatus = fleet.DesiredStop
 	standIn, added := w.newAllocOfJob("shop", other), w.newAllocOfJob("shop", other)
+	added.PreviousAllocation = ids[1]
 	standIn.PreviousAllocation = ids[0]
 	stale[0].NextAllocation = standIn.ID
 	w.openNextSession(away)
@@ -409,6 +411,9 @@ func TestStalePlanPlacesNoStandIn(t *testing.T) {
 	}
 	if a := w.getAlloc(ids[0]); a.NextAllocation != "" || a.ClientStatus != fleet.ClientRunning {
 		t.Errorf("the allocation in sight is %s, replaced by %q", a.ClientStatus, a.NextAllocation)
+	}
+	if a := w.getAlloc(ids[1]); a.DesiredStatus != fleet.DesiredStop || a.NextAllocation != added.ID {
+		t.Errorf("the allocation that the plan stops and replaces is to %s, replaced by %q", a.DesiredStatus, a.NextAllocation)
 	}
 	w.getAlloc(added.ID)
 	evals := 0
