@@ -13,6 +13,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/cluster"
 	"skerry/chaos/engine"
+	"skerry/chaos/faultnet"
 	"skerry/chaos/proc"
 	"skerry/fleet"
 )
@@ -20,7 +21,7 @@ import (
 // Registrations registers new jobs at three hubs at a steady rate, without and with access control in turn, and says
 // how many each acknowledged and what one of them cost.
 type Registrations struct {
-	Ground       // with the network of faultnet.NewPlain
+	Ground
 	Rate     int // jobs a second
 	Duration time.Duration
 	Rounds   int    // of each
@@ -47,7 +48,7 @@ func (r Registrations) Run(ctx context.Context) error {
 	for i := range r.Rounds {
 		for _, acl := range []bool{false, true} {
 			g := r.Ground
-			g.Dir = filepath.Join(r.Dir, fmt.Sprintf("round-%d-%t", i+1, acl))
+			g.Dir, g.Net = filepath.Join(r.Dir, fmt.Sprintf("round-%d-%t", i+1, acl)), faultnet.NewPlain() // a network serves one fleet
 			err := g.runOnFleet(ctx, cluster.Config{Hubs: 3}, func(s *fleetRun) error {
 				f, err := r.measureRound(ctx, s, acl)
 				found[acl] = append(found[acl], f)
@@ -106,6 +107,18 @@ func (r Registrations) measureRound(ctx context.Context, s *fleetRun, acl bool) 
 		}
 		for i, h := range hubs {
 			hubs[i] = access.Operator(h)
+		}
+	}
+	for i, h := range hubs { // a hub that has just joined refuses for a moment
+		job := workload(fleet.JobID(fmt.Sprintf("first-%d", i)), 1, "")
+		err := cluster.Eventually(ctx, serviceGap, "each hub takes registrations", func(ctx context.Context) string {
+			if _, err := h.RegisterJob(ctx, job, api.JobRegisterRequest{}); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+		if err != nil {
+			return registrationFigures{}, err
 		}
 	}
 	used, err := processorTime(s.fleet.Hubs)
