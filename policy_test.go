@@ -107,6 +107,7 @@ chaos/history           < fleet chaos/check
 chaos/report            < fleet chaos/check chaos/history
 chaos                   < fleet api client syncproto hub edge drivers
 
+internal/clienttls      < fleet
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
 internal/sitecode       < fleet

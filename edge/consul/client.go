@@ -3,8 +3,6 @@ package consul
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +16,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/clienttls"
 )
 
 // Bounds of a call of the agent's API.
@@ -77,7 +76,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		c.base = u.Scheme + "://" + u.Host
 	}
 	var err error
-	if transport.TLSClientConfig, err = cfg.loadTLS(); err != nil {
+	if transport.TLSClientConfig, err = (clienttls.Files{Server: "the Consul agent", CA: cfg.CAFile, Cert: cfg.CertFile, Key: cfg.KeyFile}).Load(); err != nil {
 		return nil, err
 	}
 	c.http.Transport = cfg.Transport
@@ -87,29 +86,6 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	// A redirect is an error: the token is for this agent alone.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
-}
-
-// loadTLS reads the files of certificates.
-func (cfg ClientConfig) loadTLS() (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12}
-	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the CA file of the Consul agent: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "CA file of the Consul agent %s: it has no certificate in PEM", cfg.CAFile)
-		}
-	}
-	if cfg.CertFile != "" || cfg.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the certificate and the key for the Consul agent: %w", err)
-		}
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	return conf, nil
 }
 
 // refusal is an answer of the agent other than 200: it is there, and does not do what it was asked.

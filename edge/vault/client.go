@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +11,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/clienttls"
 )
 
 // DefaultJWTPath is where Vault's JWT auth method is mounted, as in Nomad's guides.
@@ -71,14 +69,14 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "address of Vault %q: it is no URL of a server", cfg.Address).
 				WithHint("write it as https://vault.example.com:8200 or unix:///run/vault.sock")
 		}
-		if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+		if u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "address of Vault %q: tokens would cross the network in clear", cfg.Address).
 				WithHint("write https://%s; http is for a Vault, or a Vault proxy, on this machine", u.Host)
 		}
 		c.base = u.Scheme + "://" + u.Host
 	}
 	var err error
-	if transport.TLSClientConfig, err = cfg.loadTLS(); err != nil {
+	if transport.TLSClientConfig, err = (clienttls.Files{Server: "Vault", CA: cfg.CAFile, Cert: cfg.CertFile, Key: cfg.KeyFile, ServerName: cfg.ServerName}).Load(); err != nil {
 		return nil, err
 	}
 	c.http.Transport = cfg.Transport
@@ -88,34 +86,6 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	// A redirect is an error: tokens are for this server alone.
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return c, nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// loadTLS reads the files of certificates.
-func (cfg ClientConfig) loadTLS() (*tls.Config, error) {
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: cfg.ServerName}
-	if cfg.CAFile != "" {
-		pem, err := os.ReadFile(cfg.CAFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the CA file of Vault: %w", err)
-		}
-		conf.RootCAs = x509.NewCertPool()
-		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "CA file of Vault %s: it has no certificate in PEM", cfg.CAFile)
-		}
-	}
-	if cfg.CertFile != "" || cfg.KeyFile != "" {
-		pair, err := tls.LoadX509KeyPair(cfg.CertFile, cfg.KeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("read the certificate and the key for Vault: %w", err)
-		}
-		conf.Certificates = []tls.Certificate{pair}
-	}
-	return conf, nil
 }
 
 // Address is Vault's address, as tasks get it.

@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/clienttls"
 )
 
 // sendTimeout bounds one request to a collector, and one write to a syslog server.
@@ -34,7 +34,7 @@ func NewCollector(address, headerFile, caFile string) (*Collector, error) {
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %q: not a URL", address).WithHint("give it as https://HOST:PORT/PATH")
 	}
-	if u.Scheme == "http" && !isLoopback(u.Hostname()) {
+	if u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: it is not on this machine, and HTTP is not encrypted", address).
 			WithHint("give it as https://HOST:PORT/PATH")
 	}
@@ -46,12 +46,6 @@ func NewCollector(address, headerFile, caFile string) (*Collector, error) {
 		Transport: transport, Timeout: sendTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
-}
-
-// isLoopback reports whether a host is this machine.
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // tlsConfig returns the configuration of a client that trusts the authorities of a file, or those of the machine.

@@ -21,6 +21,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/state"
+	"skerry/internal/clienttls"
 )
 
 const (
@@ -119,7 +120,7 @@ func sameRedirect(allowed, asked string) bool {
 	}
 	a, err1 := url.Parse(allowed)
 	b, err2 := url.Parse(asked)
-	if err1 != nil || err2 != nil || !isLoopback(a.Hostname()) || !isLoopback(b.Hostname()) || b.User != nil {
+	if err1 != nil || err2 != nil || !clienttls.IsLoopback(a.Hostname()) || !clienttls.IsLoopback(b.Hostname()) || b.User != nil {
 		return false
 	}
 	return a.Scheme == b.Scheme && a.EscapedPath() == b.EscapedPath() && a.RawQuery == b.RawQuery && a.Fragment == b.Fragment

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/validate"
+	"skerry/internal/clienttls"
 )
 
 // How long hubs wait for other servers, and keep what they said.
@@ -266,15 +266,10 @@ func checkURL(text string) error {
 		return err
 	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
 		return fmt.Errorf("%q is not a URL", text)
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()):
 		return fmt.Errorf("%q is plain HTTP: whoever is on the way could answer in its place", text)
 	}
 	return nil
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // httpClient returns a client for one server. It has bounds for the time and the size of answers.

@@ -15,13 +15,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/clienttls"
 )
 
 const (
@@ -62,7 +62,7 @@ func New(cfg Config) (*Client, error) {
 			WithHint("give --keyring-transit-address, --keyring-transit-key-name and --keyring-transit-token-file")
 	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
 		return nil, fleet.AsError(invalid("%q is not the address of a server", cfg.Address)).WithHint("write it like https://vault.example.com:8200")
-	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()):
 		return nil, fleet.AsError(invalid("%s is not on this machine, and HTTP is not encrypted", cfg.Address)).WithHint("write it like https://vault.example.com:8200")
 	case !isName(cfg.KeyName) || strings.Contains(cfg.KeyName, "/"):
 		return nil, invalid("%q is not the name of a key", cfg.KeyName)
@@ -87,11 +87,6 @@ func New(cfg Config) (*Client, error) {
 		Transport: transport, Timeout: requestTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this server
 	}}, nil
-}
-
-func isLoopback(host string) bool {
-	addr, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
 // isName reports whether text can be a part of a path without being escaped, and stays below it.
