@@ -214,7 +214,7 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openVariables, e.openIdentities, e.openVault, e.openSiteCodes, e.openNeighbours, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openMachineKey, e.openVariables, e.openIdentities, e.openVault, e.openSiteCodes, e.openNeighbours, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}

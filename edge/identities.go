@@ -17,7 +17,7 @@ import (
 func (e *Edge) openIdentities() (err error) {
 	e.identities, err = identities.Open(identities.Config{
 		Node: e.node, Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "identities"),
-		Needs:   func(ctx context.Context, alloc fleet.AllocID) (bool, error) { return e.allocs.IsUnfinished(ctx, alloc) },
+		Needs:   e.needsSecrets,
 		HubTime: e.hubTime, Connected: e.isConnected,
 		Announce: func() {
 			if l := e.currentLink(); l != nil {
@@ -29,6 +29,11 @@ func (e *Edge) openIdentities() (err error) {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	return nil
+}
+
+// needsSecrets reports whether an allocation is here and has not ended. It is called once the allocations are open.
+func (e *Edge) needsSecrets(ctx context.Context, alloc fleet.AllocID) (bool, error) {
+	return e.allocs.IsUnfinished(ctx, alloc)
 }
 
 // acceptIdentities keeps the tokens that a hub delivers, and answers with what the edge holds.

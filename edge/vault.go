@@ -1,11 +1,9 @@
 package edge
 
 import (
-	"context"
 	"fmt"
 
 	"skerry/edge/vault"
-	"skerry/fleet"
 )
 
 // openVault opens the keeper of what tasks have of Vault, if one is configured.
@@ -15,7 +13,7 @@ func (e *Edge) openVault() (err error) {
 	}
 	e.vault, err = vault.Open(vault.Config{
 		Client: e.cfg.Vault, Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "vault"),
-		Needs: func(ctx context.Context, alloc fleet.AllocID) (bool, error) { return e.allocs.IsUnfinished(ctx, alloc) },
+		Needs: e.needsSecrets,
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
