@@ -263,18 +263,8 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 	if err != nil {
 		return cfg, err
 	}
-	if f.StoreMB < 0 {
-		return cfg, fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
-	}
-	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
-	if f.MinFreeMB < 0 {
-		return cfg, fleet.Errorf(fleet.CodeInvalid, "--min-free-disk may not be negative: %d", f.MinFreeMB)
-	}
-	if cfg.Collect.MinFree = int64(f.MinFreeMB) << 20; f.MinFreeMB == 0 {
-		cfg.Collect.MinFree = -1
-	}
-	if f.ImageDelay < 0 {
-		return cfg, fleet.Errorf(fleet.CodeInvalid, "--docker-image-delay may not be negative: %v", f.ImageDelay)
+	if err := f.fillSpace(&cfg); err != nil {
+		return cfg, err
 	}
 	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, log)
 	if err != nil {
@@ -315,6 +305,24 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 		})
 	}
 	return cfg, nil
+}
+
+// fillSpace fills in what the flags say of the space on the disk, and checks it.
+func (f *Flags) fillSpace(cfg *edge.Config) error {
+	if f.StoreMB < 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "--store-size may not be negative: %d", f.StoreMB)
+	}
+	cfg.StoreBytes = int64(cmp.Or(f.StoreMB, defaultStoreMB)) << 20
+	if f.MinFreeMB < 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "--min-free-disk may not be negative: %d", f.MinFreeMB)
+	}
+	if cfg.Collect.MinFree = int64(f.MinFreeMB) << 20; f.MinFreeMB == 0 {
+		cfg.Collect.MinFree = -1
+	}
+	if f.ImageDelay < 0 {
+		return fleet.Errorf(fleet.CodeInvalid, "--docker-image-delay may not be negative: %v", f.ImageDelay)
+	}
+	return nil
 }
 
 // describeNode adds to the configured node what the flags say of its resources and networks.
