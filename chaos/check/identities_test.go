@@ -14,6 +14,13 @@ func (p *violationHarness) giveIdentity() {
 	p.commitAllocs(p.id)
 }
 
+// giveOfflineIdentity is giveIdentity, and lets the edge renew the identity itself.
+func (p *violationHarness) giveOfflineIdentity() {
+	p.giveIdentity()
+	p.job.TaskGroups[0].Tasks[0].Identity.Offline = true
+	p.commitAllocs(p.id)
+}
+
 // observeIdentity tells of an identity of the task on edge-1 that lasts for so long; 0: there is none.
 func (p *violationHarness) observeIdentity(lasts time.Duration) {
 	h := check.HeldIdentities{Edge: p.e.name, Ends: map[check.TaskKey]time.Duration{}}
@@ -45,9 +52,7 @@ func inIdentities() []violationCase {
 			p.advanceTime(30 * time.Second)
 		}},
 		{"an offline identity expires while its edge is away", check.IdentitiesRenewed, nil, func(p *violationHarness) {
-			p.giveIdentity()
-			p.job.TaskGroups[0].Tasks[0].Identity.Offline = true
-			p.commitAllocs(p.id)
+			p.giveOfflineIdentity()
 			p.observeIdentity(time.Minute)
 			p.advanceTime(40 * time.Second)
 			p.disconnectEdge()
@@ -85,9 +90,7 @@ func TestIdentitiesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(time.Minute)
 		}},
 		{"an offline identity is renewed by its edge", check.BranchIdentityOffline, func(p *violationHarness) {
-			p.giveIdentity()
-			p.job.TaskGroups[0].Tasks[0].Identity.Offline = true
-			p.commitAllocs(p.id)
+			p.giveOfflineIdentity()
 			p.observeIdentity(time.Minute)
 			p.advanceTime(40 * time.Second)
 			p.disconnectEdge()
