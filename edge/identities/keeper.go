@@ -3,8 +3,8 @@
 //
 // edge.Open makes a Keeper and passes it the tokens of a hub's requests. Each token is journaled, encrypted by the machine,
 // before Accept returns, so that it is there again after a reboot without a link. A token that has expired stops nothing.
-// Where the job allows it, the Keeper signs another one with the edge's own key while no hub is in reach. Keeper.Run is its
-// only goroutine: it signs, and forgets tokens whose allocation has ended.
+// The Keeper signs another one with the edge's own key while no hub is in reach, if the job allows it. Keeper.Run is its only
+// goroutine: it signs, and forgets tokens whose allocation has ended.
 package identities
 
 import (

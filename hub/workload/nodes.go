@@ -13,8 +13,8 @@ import (
 
 // An edge signs tokens of its own tasks while no hub is in reach, where the job allows it. Its key is published from when the
 // node has told it until the node is revoked or removed, tells another, or has no unfinished allocation with such a task.
-// Whoever has the key can sign anything: a hub takes a token only for a task that it has placed on that node itself, with
-// what the job says of the identity.
+// The owner of the key can sign anything with it: a hub takes a token only for a task that it has placed on that node itself,
+// with what the job says of the identity.
 
 // announcedKey returns the public key with this id that a node has told. CodeForbidden: it counts no longer.
 func announcedKey(v *state.View, node fleet.NodeID, keyID string) (any, error) {

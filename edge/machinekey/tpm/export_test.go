@@ -2,7 +2,7 @@ package tpm
 
 import "github.com/google/go-tpm/tpm2/transport"
 
-// What tests of the real thing use.
+// These are for tests of the real thing.
 var (
 	SealBy   = func(t transport.TPM, plain []byte) ([]byte, error) { return seal(t, plain) }
 	UnsealBy = func(t transport.TPM, sealed []byte) ([]byte, error) { return unseal(t, sealed) }
