@@ -108,6 +108,7 @@ chaos/report            < fleet chaos/check chaos/history
 chaos                   < fleet api client syncproto hub edge drivers
 
 internal/clienttls      < fleet
+internal/remoteapi      < fleet internal/clienttls
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet
 internal/sitecode       < fleet

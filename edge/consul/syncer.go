@@ -20,6 +20,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/pace"
+	"skerry/internal/remoteapi"
 )
 
 const (
@@ -149,7 +150,7 @@ func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error
 			continue
 		}
 		if err := s.cfg.Client.deregisterService(ctx, id); err != nil {
-			if failed = append(failed, err); !refused(err) {
+			if failed = append(failed, err); remoteapi.RefusalOf(err) == nil {
 				return errors.Join(failed...)
 			}
 		}
@@ -158,7 +159,7 @@ func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		one := want[id]
 		if err := s.settleService(ctx, &one, have, checks); err != nil {
-			if failed = append(failed, err); !refused(err) {
+			if failed = append(failed, err); remoteapi.RefusalOf(err) == nil {
 				break
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"skerry/edge/vault"
 	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
+	"skerry/internal/remoteapi"
 )
 
 // TestAddresses: tokens cross no network in clear.
@@ -75,7 +76,7 @@ func TestForeignAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.LogIn(t.Context(), "r", "marked.jwt"); err == nil || vault.IsRefused(err) || reached != 1 || strings.Contains(err.Error(), "marked") || strings.Contains(err.Error(), "html") {
+		if err := client.LogIn(t.Context(), "r", "marked.jwt"); err == nil || remoteapi.IsRefused(err) || reached != 1 || strings.Contains(err.Error(), "marked") || strings.Contains(err.Error(), "html") {
 			t.Errorf("%d %s: %v, %d requests", tc.status, tc.body, err, reached)
 		}
 		server.Close()

@@ -33,20 +33,14 @@ func FuzzDecodeRecord(f *testing.F) {
 	})
 }
 
-// FuzzAnswers: no answer of a server makes its decoders panic, and attributes and texts are bounded.
+// FuzzAnswers: no answer of a server makes its decoders panic.
 func FuzzAnswers(f *testing.F) {
 	for _, s := range []string{`{"version":"1.18.3"}`, `{"errors":["no"]}`, `{"data":{"a":1},"lease_id":"x","lease_duration":9223372036854775807}`, `{"lease_duration":-1}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		attributes, err := decodeHealth(b)
-		for k, v := range attributes {
-			if err != nil || len(v) > maxAttribute {
-				t.Fatalf("%s = %q, %v", k, v, err)
-			}
-		}
-		if text := errorText(b, "no"); len(text) > 3*maxErrorText || strings.Contains(text, "\n") {
-			t.Fatalf("%q", text)
+		if attributes, err := decodeHealth(b); (err == nil) != (attributes != nil) {
+			t.Fatalf("%q, %v", attributes, err)
 		}
 		if s, err := decodeSecret(b); err == nil {
 			if s.LeaseDuration < 0 {

@@ -23,6 +23,7 @@ import (
 	"skerry/fleet"
 	"skerry/internal/codec"
 	"skerry/internal/pace"
+	"skerry/internal/remoteapi"
 )
 
 var _ Journal = (*journal.Journal)(nil)
@@ -255,7 +256,7 @@ func (k *Keeper) renewLocked(ctx context.Context, h *held, t Task, jwt string) e
 			_ = k.logInTask(ctx, h, t, jwt)
 			return nil
 		}
-		if !IsRefused(err) {
+		if !remoteapi.IsRefused(err) {
 			return err
 		}
 		refused = err
@@ -320,7 +321,7 @@ func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Dura
 	var failed []error
 	if !t.Block.AllowTokenExpiration && time.Until(h.due) <= 0 {
 		if err := k.renewLocked(ctx, h, t, jwt); err != nil {
-			if !IsRefused(err) {
+			if !remoteapi.IsRefused(err) {
 				return 0, err
 			}
 			failed = append(failed, err)
@@ -381,7 +382,7 @@ func (k *Keeper) forgetTask(ctx context.Context, key taskKey, away bool) (unreac
 	defer unlock()
 	if h.record.Token != "" && !away {
 		err := k.cfg.Client.revokeToken(ctx, h.Namespace, h.record.Token)
-		unreachable = err != nil && !IsRefused(err)
+		unreachable = err != nil && !remoteapi.IsRefused(err)
 	}
 	if err := k.cfg.Journal.PutHandle(ctx, noAlloc, key.journalKey(), nil); err != nil {
 		return unreachable, fmt.Errorf("forget what task %s has of Vault: %w", key.task, err)

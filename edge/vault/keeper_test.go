@@ -19,6 +19,7 @@ import (
 	"skerry/edge/vault"
 	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
+	"skerry/internal/remoteapi"
 )
 
 const shop = fleet.AllocID("5c6328f7-48c5-4d03-bada-91ef2e904d0d")
@@ -226,11 +227,11 @@ func TestVaultIsAway(t *testing.T) {
 			"too busy": func(away bool) { f.server.FailAll(map[bool]int{true: 429}[away]) },
 		} {
 			fail(true)
-			if err := f.upkeep(2*time.Hour, f.jwt()); err == nil || vault.IsRefused(err) {
+			if err := f.upkeep(2*time.Hour, f.jwt()); err == nil || remoteapi.IsRefused(err) {
 				t.Errorf("%s: %v", name, err)
 			}
 			f.reopen()
-			if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); err == nil || vault.IsRefused(err) {
+			if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); err == nil || remoteapi.IsRefused(err) {
 				t.Errorf("%s: after a restart: %v", name, err)
 			}
 			if f.keeper.Token(f.task) != token || f.mustRead("kv/data/db") != want {
@@ -271,15 +272,15 @@ func TestRefusedLogins(t *testing.T) {
 			"claim":     issuer().Sign("vault.io", time.Hour, map[string]any{"nomad_job_id": "till"}),
 		} {
 			err := f.keeper.Renew(t.Context(), f.task, jwt)
-			if !vault.IsRefused(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), jwt) || f.keeper.Token(f.task) != "" {
+			if !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), jwt) || f.keeper.Token(f.task) != "" {
 				t.Errorf("%s: %v", want, err)
 			}
 		}
-		if err := f.keeper.Renew(t.Context(), f.task, ""); err == nil || vault.IsRefused(err) || !strings.Contains(err.Error(), "no identity vault_default") {
+		if err := f.keeper.Renew(t.Context(), f.task, ""); err == nil || remoteapi.IsRefused(err) || !strings.Contains(err.Error(), "no identity vault_default") {
 			t.Errorf("without an identity: %v", err)
 		}
 		f.task.Block = &fleet.Vault{Role: "none"}
-		if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); !vault.IsRefused(err) || !strings.Contains(err.Error(), `role "none" could not be found`) {
+		if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), `role "none" could not be found`) {
 			t.Errorf("unknown role: %v", err)
 		}
 		f.journal.fail = errors.New("disk full")
@@ -334,7 +335,7 @@ func TestSecretsAreReadAgain(t *testing.T) {
 		if got := f.mustRead("one/a/db"); !strings.Contains(got, "marked-1") {
 			t.Errorf("read again at once: %s", got)
 		}
-		if err := f.upkeep(10*time.Minute, f.jwt()); !vault.IsRefused(err) && err != nil {
+		if err := f.upkeep(10*time.Minute, f.jwt()); !remoteapi.IsRefused(err) && err != nil {
 			t.Error(err)
 		}
 		if got := f.mustRead("one/a/db"); got != "map[password:marked-2]" {

@@ -14,6 +14,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/template"
+	"skerry/internal/remoteapi"
 )
 
 // rereadPause is the time after which a secret without a lease is read again.
@@ -129,7 +130,7 @@ func (k *Keeper) Secret(ctx context.Context, t Task, path string, list bool) (te
 
 // doubtToken has the token renewed soon if Vault refuses what is asked with it: it may have been revoked.
 func (k *Keeper) doubtToken(h *held, err error) {
-	if IsRefused(err) && !isMissing(err) {
+	if remoteapi.IsRefused(err) && !remoteapi.IsMissing(err) {
 		k.setDue(h, 0)
 	}
 }
@@ -162,8 +163,8 @@ func (k *Keeper) readSecret(ctx context.Context, h *held, q readRequest) (secret
 		path += "?" + q.query
 	}
 	var raw json.RawMessage
-	err = k.cfg.Client.sendCall(ctx, call{method: http.MethodGet, path: path, namespace: h.Namespace, token: h.record.Token}, &raw)
-	if isMissing(err) {
+	err = k.cfg.Client.api.Call(ctx, remoteapi.Request{Method: http.MethodGet, Path: "/v1/" + path, Namespace: h.Namespace, Token: h.record.Token}, &raw)
+	if remoteapi.IsMissing(err) {
 		return secret{}, fmt.Errorf("there is no secret %s in Vault: %w", q.path, err)
 	}
 	if err != nil {
@@ -193,8 +194,10 @@ func (k *Keeper) resolvePath(ctx context.Context, h *held, q readRequest) (strin
 			Options map[string]string `json:"options"`
 		} `json:"data"`
 	}
-	err := k.cfg.Client.sendCall(ctx, call{method: http.MethodGet, path: "sys/internal/ui/mounts/" + q.path, namespace: h.Namespace, token: h.record.Token}, &answer)
-	if err != nil && !IsRefused(err) {
+	err := k.cfg.Client.api.Call(ctx, remoteapi.Request{
+		Method: http.MethodGet, Path: "/v1/sys/internal/ui/mounts/" + q.path, Namespace: h.Namespace, Token: h.record.Token,
+	}, &answer)
+	if err != nil && !remoteapi.IsRefused(err) {
 		return "", err
 	}
 	mount := strings.Trim(answer.Data.Path, "/")
@@ -273,7 +276,7 @@ func (k *Keeper) renewSecrets(ctx context.Context, h *held) error {
 		if err == nil {
 			continue
 		}
-		if failed = append(failed, err); !IsRefused(err) {
+		if failed = append(failed, err); !remoteapi.IsRefused(err) {
 			break
 		}
 		// Others can be read. This one is asked for again with them, and not at once.
@@ -291,7 +294,7 @@ func (k *Keeper) renewSecret(ctx context.Context, h *held, s secret) error {
 	}
 	if d.LeaseID != "" && d.Renewable && s.Lease > 0 {
 		left, err := k.cfg.Client.renewLease(ctx, h.Namespace, h.record.Token, d.LeaseID, s.Lease)
-		if err != nil && !IsRefused(err) {
+		if err != nil && !remoteapi.IsRefused(err) {
 			return err
 		}
 		if err == nil && 2*left >= s.Lease {
@@ -312,6 +315,8 @@ func (c *Client) renewLease(ctx context.Context, namespace, token, id string, in
 		Lease int64 `json:"lease_duration"`
 	}
 	body := map[string]any{"lease_id": id, "increment": increment}
-	err := c.sendCall(ctx, call{method: http.MethodPut, path: "sys/leases/renew", namespace: namespace, token: token, body: body, hidden: id}, &answer)
+	err := c.api.Call(ctx, remoteapi.Request{
+		Method: http.MethodPut, Path: "/v1/sys/leases/renew", Namespace: namespace, Token: token, Body: body, Hidden: id,
+	}, &answer)
 	return answer.Lease, err
 }

@@ -22,6 +22,7 @@ import (
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/hub/workload"
+	"skerry/internal/remoteapi"
 	"skerry/syncproto/nodekey"
 )
 
@@ -107,7 +108,7 @@ func TestVaultTakesAnIdentity(t *testing.T) {
 	keeper, err := vault.Open(vault.Config{Client: client, Journal: emptyJournal{}, Sealer: key, Log: slog.New(slog.DiscardHandler)})
 	mustSucceed(t, err)
 	mustSucceed(t, keeper.Renew(t.Context(), vault.Task{Alloc: "a", Name: "main", Block: &fleet.Vault{Role: "shop"}}, token))
-	if err := keeper.Renew(t.Context(), vault.Task{Alloc: "b", Name: "main", Block: &fleet.Vault{Role: "till"}}, token); !vault.IsRefused(err) || !strings.Contains(err.Error(), "nomad_job_id") {
+	if err := keeper.Renew(t.Context(), vault.Task{Alloc: "b", Name: "main", Block: &fleet.Vault{Role: "till"}}, token); !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), "nomad_job_id") {
 		t.Errorf("the role of another job: %v", err)
 	}
 }

@@ -3,8 +3,6 @@ package audit
 import (
 	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io"
 	"net/http"
@@ -39,30 +37,13 @@ func NewCollector(address, headerFile, caFile string) (*Collector, error) {
 			WithHint("give it as https://HOST:PORT/PATH")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if transport.TLSClientConfig, err = tlsConfig(caFile); err != nil {
+	if transport.TLSClientConfig, err = (clienttls.Files{Server: "the collector", CA: caFile}).Load(); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: %w", address, err)
 	}
 	return &Collector{address, headerFile, &http.Client{
 		Transport: transport, Timeout: sendTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}, nil
-}
-
-// tlsConfig returns the configuration of a client that trusts the authorities of a file, or those of the machine.
-func tlsConfig(caFile string) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if caFile == "" {
-		return config, nil
-	}
-	text, err := os.ReadFile(caFile)
-	if err != nil {
-		return nil, fmt.Errorf("read the authorities of its certificate: %w", err)
-	}
-	config.RootCAs = x509.NewCertPool()
-	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "%s has no certificate (PEM)", caFile)
-	}
-	return config, nil
 }
 
 // Name implements Destination.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/clienttls"
 )
 
 // Syslog sends lines to a syslog server: one message each, with the line as its text.
@@ -45,7 +46,7 @@ func NewSyslog(address, caFile, host string) (*Syslog, error) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "syslog server %q: not an address of one", address).
 			WithHint("give local, tls://HOST:PORT, tcp://HOST:PORT or udp://HOST:PORT")
 	}
-	if s.tls, err = tlsConfig(caFile); err != nil {
+	if s.tls, err = (clienttls.Files{Server: "the syslog server", CA: caFile}).Load(); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "syslog server %s: %w", address, err)
 	}
 	return s, nil

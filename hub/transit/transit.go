@@ -6,22 +6,19 @@
 package transit
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"skerry/fleet"
 	"skerry/internal/clienttls"
+	"skerry/internal/remoteapi"
 )
 
 const (
@@ -44,49 +41,37 @@ type Config struct {
 
 // Client is a client of one key. It is safe for concurrent use.
 type Client struct {
-	cfg  Config
-	http *http.Client
+	cfg Config
+	api *remoteapi.Client
 }
 
 // New checks the configuration. It sends nothing.
 func New(cfg Config) (*Client, error) {
-	invalid := func(format string, args ...any) error {
+	invalid := func(format string, args ...any) *fleet.Error {
 		return fleet.Errorf(fleet.CodeInvalid, "wrap state keys by transit: "+format, args...)
 	}
 	if cfg.MountPath = strings.Trim(cfg.MountPath, "/"); cfg.MountPath == "" {
 		cfg.MountPath = DefaultMount
 	}
-	switch u, err := url.Parse(cfg.Address); {
+	switch {
 	case cfg.Address == "" || cfg.KeyName == "" || cfg.TokenFile == "":
-		return nil, fleet.AsError(invalid("the address, the key's name or the token's file is missing")).
+		return nil, invalid("the address, the key's name or the token's file is missing").
 			WithHint("give --keyring-transit-address, --keyring-transit-key-name and --keyring-transit-token-file")
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "" || u.User != nil:
-		return nil, fleet.AsError(invalid("%q is not the address of a server", cfg.Address)).WithHint("write it like https://vault.example.com:8200")
-	case u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()):
-		return nil, fleet.AsError(invalid("%s is not on this machine, and HTTP is not encrypted", cfg.Address)).WithHint("write it like https://vault.example.com:8200")
 	case !isName(cfg.KeyName) || strings.Contains(cfg.KeyName, "/"):
 		return nil, invalid("%q is not the name of a key", cfg.KeyName)
 	case !isName(cfg.MountPath):
 		return nil, invalid("%q is not a mount path", cfg.MountPath)
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if cfg.CACert != "" {
-		text, err := os.ReadFile(cfg.CACert)
-		if err != nil {
-			return nil, invalid("read the authorities of the server's certificate: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, invalid("%s has no certificate (PEM)", cfg.CACert)
-		}
+	api, err := remoteapi.New(remoteapi.Config{
+		Address: cfg.Address, AddressHint: "write it like https://vault.example.com:8200", TLS: clienttls.Files{Server: "Vault", CA: cfg.CACert}, Proxy: true,
+		Header: http.Header{"X-Vault-Request": {"true"}}, TokenHeader: "X-Vault-Token", TokenFile: cfg.TokenFile, NamespaceHeader: "X-Vault-Namespace",
+		Timeout: requestTimeout, MaxAnswer: maxAnswer,
+	})
+	if err != nil {
+		e := fleet.AsError(err)
+		return nil, invalid("%s", e.Message).WithHint("%s", e.Hint)
 	}
-	cfg.Address = strings.TrimRight(cfg.Address, "/")
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig, transport.DisableKeepAlives = config, true
-	return &Client{cfg, &http.Client{
-		Transport: transport, Timeout: requestTimeout,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // the token is for this server
-	}}, nil
+	return &Client{cfg, api}, nil
 }
 
 // isName reports whether text can be a part of a path without being escaped, and stays below it.
@@ -143,37 +128,19 @@ func (c *Client) requestError(operation string, code fleet.Code, format string, 
 
 // sendRequest sends one request about the key.
 func (c *Client) sendRequest(ctx context.Context, operation string, body map[string]string) (answer, error) {
-	token, err := os.ReadFile(c.cfg.TokenFile)
-	if err != nil {
-		return answer{}, c.requestError(operation, fleet.CodeUnavailable, "read the token: %w", err)
-	}
-	text, err := json.Marshal(body)
-	if err != nil {
-		return answer{}, c.requestError(operation, fleet.CodeInternal, "%w", err)
-	}
-	address := c.cfg.Address + "/v1/" + c.cfg.MountPath + "/" + operation + "/" + c.cfg.KeyName
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(text))
-	if err != nil {
+	content, err := c.api.Send(ctx, remoteapi.Request{
+		Method: http.MethodPost, Path: "/v1/" + c.cfg.MountPath + "/" + operation + "/" + c.cfg.KeyName, Namespace: c.cfg.Namespace, Body: body,
+	})
+	var unreachable *url.Error
+	switch refusal := remoteapi.RefusalOf(err); {
+	case refusal != nil:
+		return answer{}, c.refusalError(operation, refusal)
+	case errors.Is(err, remoteapi.ErrTooLarge):
 		return answer{}, c.requestError(operation, fleet.CodeInvalid, "%w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("X-Vault-Request", "true")
-	req.Header.Set("X-Vault-Token", strings.TrimSpace(string(token)))
-	if c.cfg.Namespace != "" {
-		req.Header.Set("X-Vault-Namespace", c.cfg.Namespace)
-	}
-	res, err := c.http.Do(req)
-	if err != nil {
-		return answer{}, c.requestError(operation, fleet.CodeUnavailable, "%w", err).
-			WithHint("start it, or let this hub reach it")
-	}
-	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
-	if err != nil {
-		return answer{}, c.requestError(operation, fleet.CodeUnavailable, "read its answer: %w", err)
-	}
-	if res.StatusCode != http.StatusOK {
-		return answer{}, c.refusalError(operation, res, content)
+	case errors.As(err, &unreachable):
+		return answer{}, c.requestError(operation, fleet.CodeUnavailable, "%w", err).WithHint("start it, or let this hub reach it")
+	case err != nil:
+		return answer{}, c.requestError(operation, fleet.CodeUnavailable, "%w", err)
 	}
 	got, err := decodeAnswer(content)
 	if err != nil {
@@ -184,9 +151,6 @@ func (c *Client) sendRequest(ctx context.Context, operation string, body map[str
 
 // decodeAnswer reads the content of an answer to a request that has succeeded.
 func decodeAnswer(content []byte) (answer, error) {
-	if len(content) > maxAnswer {
-		return answer{}, fmt.Errorf("its answer has more than %d bytes", maxAnswer)
-	}
 	var got struct {
 		Data answer `json:"data"`
 	}
@@ -196,31 +160,25 @@ func decodeAnswer(content []byte) (answer, error) {
 	return got.Data, nil
 }
 
-// refusalError turns an answer other than 200 into an error. It shows what the server says of the reason, bounded.
-func (c *Client) refusalError(operation string, res *http.Response, content []byte) error {
-	var said struct {
-		Errors []string `json:"errors"`
-	}
-	_ = json.Unmarshal(content[:min(len(content), maxAnswer)], &said) // of use only in the error
-	why := res.Status
-	if len(said.Errors) > 0 {
-		why = fmt.Sprintf("%s: %.300s", res.Status, strings.TrimSpace(strings.Join(said.Errors, "; ")))
-	}
-	switch {
-	case res.StatusCode/100 == 3:
-		return c.requestError(operation, fleet.CodeUnavailable, "it answers %s, to %s", res.Status, res.Header.Get("Location")).
+// refusalError turns a refusal into an error that says what to do.
+func (c *Client) refusalError(operation string, r *remoteapi.Refusal) error {
+	if r.Status/100 == 3 {
+		return c.requestError(operation, fleet.CodeUnavailable, "%w, to %s", r, r.Location).
 			WithHint("give the address of the active server, or of a load balancer, with --keyring-transit-address")
-	case res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized:
-		return c.requestError(operation, fleet.CodeForbidden, "it answers %s", why).
-			WithHint("the token needs the capability update on %s/encrypt/%s and %s/decrypt/%s, and must not have expired", c.cfg.MountPath, c.cfg.KeyName, c.cfg.MountPath, c.cfg.KeyName)
-	case res.StatusCode == http.StatusNotFound:
-		return c.requestError(operation, fleet.CodeNotFound, "it answers %s", why).
-			WithHint("enable the engine (vault secrets enable -path=%s transit), or give its path with --keyring-transit-mount-path", c.cfg.MountPath)
-	case res.StatusCode == http.StatusBadRequest:
-		return c.requestError(operation, fleet.CodeInvalid, "it answers %s", why).
-			WithHint("make the key with vault write -f %s/keys/%s; it opens what an older version wrapped only down to its min_decryption_version", c.cfg.MountPath, c.cfg.KeyName)
-	case res.StatusCode == http.StatusServiceUnavailable:
-		return c.requestError(operation, fleet.CodeUnavailable, "it answers %s", why).WithHint("unseal it")
 	}
-	return c.requestError(operation, fleet.CodeUnavailable, "it answers %s", why)
+	failed := func(code fleet.Code) *fleet.Error { return c.requestError(operation, code, "%w", r) }
+	switch r.Status {
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return failed(fleet.CodeForbidden).
+			WithHint("the token needs the capability update on %s/encrypt/%s and %s/decrypt/%s, and must not have expired", c.cfg.MountPath, c.cfg.KeyName, c.cfg.MountPath, c.cfg.KeyName)
+	case http.StatusNotFound:
+		return failed(fleet.CodeNotFound).
+			WithHint("enable the engine (vault secrets enable -path=%s transit), or give its path with --keyring-transit-mount-path", c.cfg.MountPath)
+	case http.StatusBadRequest:
+		return failed(fleet.CodeInvalid).
+			WithHint("make the key with vault write -f %s/keys/%s; it opens what an older version wrapped only down to its min_decryption_version", c.cfg.MountPath, c.cfg.KeyName)
+	case http.StatusServiceUnavailable:
+		return failed(fleet.CodeUnavailable).WithHint("unseal it")
+	}
+	return failed(fleet.CodeUnavailable)
 }

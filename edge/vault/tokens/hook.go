@@ -17,6 +17,7 @@ import (
 	"skerry/edge/runner"
 	"skerry/edge/vault"
 	"skerry/fleet"
+	"skerry/internal/remoteapi"
 )
 
 // fileMode is that of the token's file, as in Nomad: the folder of the task's secrets keeps others out.
@@ -105,7 +106,7 @@ func problemOf(err error, jwt string) string {
 	if jwt == "" {
 		return "no identity"
 	}
-	if vault.IsRefused(err) {
+	if remoteapi.IsRefused(err) {
 		return err.Error()
 	}
 	return "away"
