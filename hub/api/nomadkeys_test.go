@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -390,27 +392,28 @@ func endpointOf(a answer) string {
 	if method == "POST" {
 		method = "PUT"
 	}
-	for _, known := range slices.Sorted(maps.Keys(answered)) {
-		best = closer(best, known, method+" "+a.path)
-	}
-	for _, known := range slices.Sorted(maps.Keys(unwalked)) {
-		best = closer(best, known, method+" "+a.path)
+	path := method + " " + a.path
+	for known, pattern := range endpointPatterns() {
+		if !pattern.MatchString(path) {
+			continue
+		}
+		if best == "" || cmp.Or(cmp.Compare(strings.Count(known, "{"), strings.Count(best, "{")), cmp.Compare(known, best)) < 0 {
+			best = known
+		}
 	}
 	return best
 }
 
 var placeholder = regexp.MustCompile(`\\\{[a-z]+(\\\.){0,3}\\\}`)
 
-func closer(best, known, path string) string {
-	pattern := "^" + placeholder.ReplaceAllString(regexp.QuoteMeta(known), "[^/]+") + "$"
-	if !regexp.MustCompile(pattern).MatchString(path) {
-		return best
+// endpointPatterns are the patterns of the paths of all endpoints. They are compiled once: there are thousands of answers.
+var endpointPatterns = sync.OnceValue(func() map[string]*regexp.Regexp {
+	patterns := map[string]*regexp.Regexp{}
+	for _, known := range slices.Concat(slices.Collect(maps.Keys(answered)), slices.Collect(maps.Keys(unwalked))) {
+		patterns[known] = regexp.MustCompile("^" + placeholder.ReplaceAllString(regexp.QuoteMeta(known), "[^/]+") + "$")
 	}
-	if best == "" || strings.Count(known, "{") < strings.Count(best, "{") {
-		return known
-	}
-	return best
-}
+	return patterns
+})
 
 func (w *keyWalk) String() string {
 	return fmt.Sprintf("%d keys of %d endpoints", len(w.keys), len(w.where))
