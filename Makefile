@@ -28,13 +28,13 @@ LARGE := ./chaos/virtual ./edge/journal ./hub/state
 UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|cmd/skerry-chaos|edge/journal|hub/state))?$$
 # The longest tests of whole clusters, which make test-long plays with the race detector alone.
 LONGEST := ARotationWaitsForItsHubs|PeriodicSurvivesTheLeader|RestoreWhileTheFleetRuns
-# Most tests wait, so one package more than cores. make test begins the long packages first, so that no core waits for
+# Most tests wait, so two packages more than cores. make test begins the long packages first, so that no core waits for
 # one at the end. Tests of cmd/skerry wait for programs, so twice as many at once as cores. make lint vets.
-GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 1) -shuffle=on -timeout 30m
+GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
-	$(GOTEST) -short -skip '^Test($(LONGEST))$$' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) $$(go list ./... | grep -E '$(UNRACED)')
+	$(GOTEST) -short -skip '^Test($(LONGEST))$$' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry $(LARGE) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	@$(MAKE) --no-print-directory missing
 
