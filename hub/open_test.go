@@ -60,7 +60,7 @@ func TestConfigurationThatIsRefused(t *testing.T) {
 		"a certificate that is none": {func(c *hub.Config) { c.HTTPTLSCert, c.HTTPTLSKey = "/none.pem", "/none-key.pem" }, fleet.CodeInvalid, "read the HTTPS certificate"},
 		"a collector in clear":       {func(c *hub.Config) { c.AuditCollector = "http://192.0.2.1/in" }, fleet.CodeInvalid, "HTTP is not encrypted"},
 		"a collector's CA alone":     {func(c *hub.Config) { c.AuditCollectorCA = "ca.pem" }, fleet.CodeInvalid, "no destination"},
-		"a collector's missing CA":   {func(c *hub.Config) { c.AuditCollector, c.AuditCollectorCA = "https://192.0.2.1/in", "/none.pem" }, fleet.CodeInvalid, "read the authorities"},
+		"a collector's missing CA":   {func(c *hub.Config) { c.AuditCollector, c.AuditCollectorCA = "https://192.0.2.1/in", "/none.pem" }, fleet.CodeInvalid, "read the CA file of the collector"},
 		"a syslog server by name":    {func(c *hub.Config) { c.AuditSyslog = "192.0.2.1:514" }, fleet.CodeInvalid, "not an address of one"},
 		"advertising all of them":    {func(c *hub.Config) { c.Advertise = "0.0.0.0" }, fleet.CodeInvalid, "0.0.0.0"},
 		"neither bootstrap nor join": {func(c *hub.Config) { c.Bootstrap = false }, fleet.CodeInvalid, "--bootstrap"},
