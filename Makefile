@@ -33,7 +33,7 @@ LONGEST := ARotationWaitsForItsHubs|PeriodicSurvivesTheLeader|RestoreWhileTheFle
 GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
-	$(GOTEST) -short $(RACE) $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
+	$(GOTEST) -short $(RACE) ./edge $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
 	$(GOTEST) -short -skip '^Test($(LONGEST))$$' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry $(LARGE) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	@$(MAKE) --no-print-directory missing
