@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/internal/hashchain"
 )
 
 // AuditEntry is one line of a hub's audit: who asked for what, and what became of it. It has neither bodies nor
@@ -26,7 +25,7 @@ type AuditEntry struct {
 	Lost      uint64      `json:",omitempty"`
 	Reason    string      `json:",omitempty"` // that a person on site gave
 	Edge      *AuditEdge  `json:",omitempty"` // of an action on an edge; nil: it was asked of the hub
-	// Prev is the AuditHash of the line before; "": this is the first one.
+	// Prev is the SHA-256 in hex of the line before, without its end; "": this is the first one.
 	Prev string `json:",omitempty"`
 }
 
@@ -55,9 +54,6 @@ type AuditEdge struct {
 	Seq      uint64
 	Prev     string `json:",omitempty"`
 }
-
-// AuditHash returns the hash of a line of the audit, without its end.
-func AuditHash(line []byte) string { return hashchain.Hash(line) }
 
 // The verbs of entries that are no method of HTTP.
 const (

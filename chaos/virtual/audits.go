@@ -15,6 +15,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/internal/hashchain"
 )
 
 // observeAnswer records the answer to a change that a user asked for.
@@ -57,7 +58,7 @@ func readAudit(dir string, into *check.Audit) error {
 			if e.Seq != before.Seq+1 || e.Prev != hash {
 				return fmt.Errorf("entry %d does not follow entry %d", e.Seq, before.Seq)
 			}
-			before, hash = e, api.AuditHash(line)
+			before, hash = e, hashchain.Hash(line)
 			if e.Verb != http.MethodGet {
 				into.Entries = append(into.Entries, check.AuditEntry{Verb: e.Verb, Object: e.Object, Status: e.Status, Index: e.Index})
 			}

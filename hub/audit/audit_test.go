@@ -13,6 +13,7 @@ import (
 
 	"skerry/api"
 	"skerry/hub/audit"
+	"skerry/internal/hashchain"
 )
 
 func config(dir string) audit.Config {
@@ -47,7 +48,7 @@ func mustRead(tb testing.TB, l *audit.Log, after uint64) []api.AuditEntry {
 		if n := len(entries); n > 0 && (e.Seq != entries[n-1].Seq+1 || e.Prev != prev) {
 			tb.Errorf("entry %d does not follow from the one before", e.Seq)
 		}
-		prev = api.AuditHash(line)
+		prev = hashchain.Hash(line)
 		entries = append(entries, e)
 	}
 	return entries

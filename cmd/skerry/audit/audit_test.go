@@ -8,6 +8,7 @@ import (
 
 	"skerry/api"
 	"skerry/cmd/auditchain"
+	"skerry/internal/hashchain"
 )
 
 // lines are a good audit of so many entries.
@@ -20,14 +21,14 @@ func lines(tb testing.TB, n int) []string {
 		if err != nil {
 			tb.Fatal(err)
 		}
-		prev = api.AuditHash(line)
+		prev = hashchain.Hash(line)
 		all = append(all, string(line))
 	}
 	return all
 }
 
 func TestChangedAuditsAreFound(t *testing.T) {
-	noted := "10:" + api.AuditHash([]byte(lines(t, 3)[2]))
+	noted := "10:" + hashchain.Hash([]byte(lines(t, 3)[2]))
 	for name, try := range map[string]struct {
 		change func([]string) []string
 		head   string
