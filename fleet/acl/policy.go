@@ -14,8 +14,7 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 
 	"skerry/fleet"
-	"skerry/fleet/jobspec"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 )
 
 // Bounds of a policy.
@@ -87,7 +86,7 @@ func ParsePolicy(rules string) (*Policy, error) {
 // parseBody reads the text by the syntax that its first letter says.
 func (r *reader) parseBody() (hcl.Body, error) {
 	if bytes.HasPrefix(bytes.TrimSpace(r.src), []byte("{")) {
-		if validate.JSONDepth(r.src) > fleet.MaxJobDepth {
+		if syntax.JSONDepth(r.src) > fleet.MaxJobDepth {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "%s: nested more than %d deep", source, fleet.MaxJobDepth)
 		}
 		file, diags := hcljson.Parse(r.src, source)
@@ -96,10 +95,10 @@ func (r *reader) parseBody() (hcl.Body, error) {
 		}
 		return file.Body, nil
 	}
-	if err := jobspec.Bound(source, r.src); err != nil {
-		return nil, err
-	}
 	tokens, _ := hclsyntax.LexConfig(r.src, source, hcl.InitialPos) // the parser finds what is wrong again
+	if excess := syntax.TokensExcess(tokens); excess != nil {
+		return nil, excess.Refusal()
+	}
 	file, diags := hclsyntax.ParseConfig(r.separateLines(tokens), source, hcl.InitialPos)
 	if diags.HasErrors() {
 		return nil, r.diagnosticError(diags, "")

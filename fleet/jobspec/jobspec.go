@@ -23,6 +23,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/cron"
 	"skerry/fleet/placement"
+	"skerry/fleet/syntax"
 	"skerry/fleet/validate"
 )
 
@@ -146,7 +147,7 @@ const splitHint = "split it into several jobs, or let its tasks fetch what is la
 // jsonTree tells the API's JSON from HCL's JSON syntax: in the latter, the object
 // below "job" has the job's name as its only key.
 func (p *parser) jsonTree(src []byte) map[string]any {
-	if validate.JSONDepth(src) > fleet.MaxJobDepth {
+	if syntax.JSONDepth(src) > fleet.MaxJobDepth {
 		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 		return nil
 	}
@@ -194,8 +195,8 @@ func (p *parser) jsonError(src []byte, err error) {
 		return
 	}
 	d := Diagnostic{File: p.filename, Message: "not JSON: " + err.Error()}
-	if syntax, ok := err.(*json.SyntaxError); ok && syntax.Offset > 0 && syntax.Offset <= int64(len(src)) {
-		before := src[:syntax.Offset-1]
+	if wrong, ok := err.(*json.SyntaxError); ok && wrong.Offset > 0 && wrong.Offset <= int64(len(src)) {
+		before := src[:wrong.Offset-1]
 		d.Line = bytes.Count(before, []byte("\n")) + 1
 		d.Column = len(before) - bytes.LastIndexByte(before, '\n')
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	hcljson "github.com/hashicorp/hcl/v2/json"
 	"github.com/zclconf/go-cty/cty"
+
+	"skerry/fleet/syntax"
 )
 
 // jsonSyntaxTree reads HCL's JSON syntax, in which a block is an object below its
@@ -115,7 +117,7 @@ func (p *parser) jsonText(text string, at hcl.Range,
 ) hclsyntax.Expression {
 	src, from := []byte(text), hcl.Pos{Line: at.Start.Line, Column: at.Start.Column + 1, Byte: at.Start.Byte + 1}
 	tokens, _ := lex(src, at.Filename, from)
-	if !p.hasBoundedTokens(tokens) {
+	if !p.reportExcess(syntax.TokensExcess(tokens)) {
 		return nil
 	}
 	written, diags := parse(src, at.Filename, from)

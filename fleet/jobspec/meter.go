@@ -12,7 +12,7 @@ import (
 	"github.com/zclconf/go-cty/cty/function"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 )
 
 // Bounds of the values that a file's expressions make: a few lines can ask for more memory than
@@ -205,7 +205,7 @@ var functionCosts = map[string]func(args []cty.Value) (int64, error){
 	"format":     func(args []cty.Value) (int64, error) { return formatCost(args, 1) },
 	"formatlist": func(args []cty.Value) (int64, error) { return formatCost(args, longestText(args[1:])) },
 	"jsondecode": func(args []cty.Value) (int64, error) {
-		if validate.JSONDepth([]byte(args[0].AsString())) > fleet.MaxJobDepth {
+		if syntax.JSONDepth([]byte(args[0].AsString())) > fleet.MaxJobDepth {
 			return 0, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
 		}
 		return boundedProduct(textLen(args[0]), elementCost/2), nil // [1,1,1]: an element is two bytes

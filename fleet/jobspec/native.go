@@ -10,6 +10,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 
 	"skerry/fleet"
+	"skerry/fleet/syntax"
 	"skerry/fleet/validate"
 )
 
@@ -219,77 +220,20 @@ func (p *parser) dynamicLabels(expr hcl.Expression, scope *hcl.EvalContext) ([]s
 	return labels, true
 }
 
-// Bounds of one HCL file besides its size, so that neither the parser's recursion
-// nor the evaluation's can exhaust the stack.
-const (
-	maxTokens    = 200_000
-	maxOperators = 10_000
-	maxExponent  = 3 // digits of a number's exponent
-)
-
 // isWithinBounds refuses a file that is nested too deep or too long for the parser.
 func (p *parser) isWithinBounds(filename string, src []byte) bool {
-	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos) // what is wrong is said again by the parser
-	return p.hasBoundedTokens(tokens)
+	return p.reportExcess(syntax.HCLExcess(filename, src))
 }
 
-// Bound checks the bounds of Parse for other files in HCL than a job's: it returns an error with
-// the place where a file is nested too deep or too long.
-func Bound(filename string, src []byte) error {
-	p := parser{filename: filename}
-	if p.isWithinBounds(filename, src) {
-		return nil
+// reportExcess adds the diagnostic of an excess, and reports whether there is none.
+func (p *parser) reportExcess(excess *syntax.Excess) bool {
+	if excess == nil {
+		return true
 	}
-	d := p.diags[0]
-	return fleet.Errorf(fleet.CodeInvalid, "%s:%d:%d: %s", d.File, d.Line, d.Column, d.Message)
-}
-
-func (p *parser) hasBoundedTokens(tokens hclsyntax.Tokens) bool {
-	depth, operators := 0, 0
-	for i, t := range tokens {
-		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenOQuote,
-			hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
-			depth++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote,
-			hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
-			depth--
-		case hclsyntax.TokenNumberLit:
-			if longExponent(t.Bytes) {
-				p.addDiagnosticAt(t.Range, "the number is out of range", "")
-				return false
-			}
-		case hclsyntax.TokenPlus, hclsyntax.TokenMinus, hclsyntax.TokenStar, hclsyntax.TokenSlash, hclsyntax.TokenPercent,
-			hclsyntax.TokenBang, hclsyntax.TokenQuestion, hclsyntax.TokenAnd, hclsyntax.TokenOr, hclsyntax.TokenEqualOp,
-			hclsyntax.TokenNotEqual, hclsyntax.TokenLessThan, hclsyntax.TokenGreaterThan, hclsyntax.TokenLessThanEq,
-			hclsyntax.TokenGreaterThanEq:
-			operators++
-		}
-		if t.Type == hclsyntax.TokenTemplateControl {
-			operators++
-		}
-		message := ""
-		switch {
-		case depth > fleet.MaxJobDepth:
-			message = fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)
-		case operators > maxOperators:
-			message = fmt.Sprintf("more than %d operators in one file", maxOperators)
-		case i > maxTokens:
-			message = fmt.Sprintf("the file is too long: it has more than %d tokens", maxTokens)
-		}
-		if message != "" {
-			p.addDiagnosticAt(t.Range, message, splitHint)
-			return false
-		}
+	hint := ""
+	if excess.TooLarge {
+		hint = splitHint
 	}
-	return true
-}
-
-func longExponent(number []byte) bool {
-	for i, c := range number {
-		if c == 'e' || c == 'E' {
-			return len(number)-i-1 > maxExponent+1
-		}
-	}
-	return len(number) > 64
+	p.addDiagnosticAt(excess.At, excess.Message, hint)
+	return false
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/zclconf/go-cty/cty/convert"
 
 	"skerry/fleet"
+	"skerry/fleet/syntax"
 	"skerry/fleet/validate"
 )
 
@@ -230,7 +231,7 @@ func (p *parser) assignFile(declared map[string]*variable, f File, scope *hcl.Ev
 // valuesOf parses a file of values.
 func (p *parser) valuesOf(f File) (map[string]*hcl.Attribute, bool) {
 	if strings.HasSuffix(f.Name, ".json") {
-		if validate.JSONDepth(f.Src) > fleet.MaxJobDepth {
+		if syntax.JSONDepth(f.Src) > fleet.MaxJobDepth {
 			p.addDiagnostic(Diagnostic{File: f.Name, Message: fmt.Sprintf("nested more than %d deep", fleet.MaxJobDepth)})
 			return nil, false
 		}

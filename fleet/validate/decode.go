@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/syntax"
 )
 
 // DecodeJob reads a job in Nomad's JSON (the object below "Job") and fills in its defaults. It
@@ -31,7 +32,7 @@ func decodeTree(data []byte) (map[string]any, error) {
 	if len(data) > fleet.MaxJobSize {
 		return nil, fmt.Errorf("the job has %d bytes, at most %d are allowed", len(data), fleet.MaxJobSize)
 	}
-	if JSONDepth(data) > fleet.MaxJobDepth {
+	if syntax.JSONDepth(data) > fleet.MaxJobDepth {
 		return nil, fmt.Errorf("nested more than %d deep", fleet.MaxJobDepth)
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -54,35 +55,14 @@ func decodeTree(data []byte) (map[string]any, error) {
 
 // withLineNumber adds line and column to a syntax error.
 func withLineNumber(data []byte, err error) error {
-	var syntax *json.SyntaxError
-	if !errors.As(err, &syntax) || syntax.Offset < 1 || syntax.Offset > int64(len(data)) {
+	var wrong *json.SyntaxError
+	if !errors.As(err, &wrong) || wrong.Offset < 1 || wrong.Offset > int64(len(data)) {
 		return err
 	}
-	before := data[:syntax.Offset-1]
+	before := data[:wrong.Offset-1]
 	line := bytes.Count(before, []byte("\n")) + 1
 	column := len(before) - bytes.LastIndexByte(before, '\n')
 	return fmt.Errorf("line %d, column %d: %w", line, column, err)
-}
-
-// JSONDepth returns how deep objects and lists are nested, without decoding them: the caller
-// refuses a deep text before a recursive decoder reads it.
-func JSONDepth(data []byte) int {
-	depth, deepest, quoted := 0, 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return deepest
 }
 
 // JobFromTree is DecodeJob for a tree of map[string]any, []any, string, bool, nil, and numbers as

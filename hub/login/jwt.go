@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 )
 
 // Bounds of a JWT.
@@ -91,7 +91,7 @@ func parseJWT(raw string, algs []jose.SignatureAlgorithm) (*jose.JSONWebSignatur
 		if err != nil {
 			return nil, refuse("it is not a JWT: %w", err)
 		}
-		if validate.JSONDepth(plain) > maxNesting {
+		if syntax.JSONDepth(plain) > maxNesting {
 			return nil, refuse("it is nested more than %d deep", maxNesting)
 		}
 		if part != parts[0] {
@@ -125,7 +125,7 @@ func verifySignature(signed *jose.JSONWebSignature, keys []crypto.PublicKey) (ma
 
 // decodeClaims reads the claims of a JWT.
 func decodeClaims(payload []byte) (map[string]any, error) {
-	if validate.JSONDepth(payload) > maxNesting {
+	if syntax.JSONDepth(payload) > maxNesting {
 		return nil, refuse("it is nested more than %d deep", maxNesting)
 	}
 	dec := json.NewDecoder(bytes.NewReader(payload))

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 	"skerry/internal/clienttls"
 )
 
@@ -235,7 +235,7 @@ func requestKeys(ctx context.Context, from remote) ([]jose.JSONWebKey, error) {
 
 // parseKeys reads a JWKS. Keys that cannot verify a signature are left out: those of other types, and secret ones.
 func parseKeys(body []byte) ([]jose.JSONWebKey, error) {
-	if validate.JSONDepth(body) > maxNesting {
+	if syntax.JSONDepth(body) > maxNesting {
 		return nil, fmt.Errorf("it is nested more than %d deep", maxNesting)
 	}
 	var set struct{ Keys []json.RawMessage }

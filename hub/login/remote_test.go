@@ -18,7 +18,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 	"skerry/hub/login"
 )
 
@@ -220,7 +220,7 @@ func FuzzJWT(f *testing.F) {
 				t.Errorf("%q: %+v", raw, signed.Signatures)
 			}
 		}
-		if all, err := login.DecodeClaims(payload); err == nil && (all == nil || validate.JSONDepth(payload) > 32) {
+		if all, err := login.DecodeClaims(payload); err == nil && (all == nil || syntax.JSONDepth(payload) > 32) {
 			t.Errorf("%q: %v", payload, all)
 		}
 	})

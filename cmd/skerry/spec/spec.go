@@ -22,8 +22,7 @@ import (
 	"github.com/zclconf/go-cty/cty/gocty"
 
 	"skerry/fleet"
-	"skerry/fleet/jobspec"
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 )
 
 // maxSpec is the size of the file of a namespace or of a node pool: more than the bounds
@@ -57,7 +56,7 @@ func IsJSON(src []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(src), []by
 // DecodeJSON reads one object in JSON. What the object does not have is an error, at
 // its place in the file.
 func DecodeJSON(name string, src []byte, into any) error {
-	if validate.JSONDepth(src) > fleet.MaxJobDepth {
+	if syntax.JSONDepth(src) > fleet.MaxJobDepth {
 		return fleet.Errorf(fleet.CodeInvalid, "%s: nested more than %d deep", name, fleet.MaxJobDepth)
 	}
 	dec := json.NewDecoder(bytes.NewReader(src))
@@ -70,12 +69,12 @@ func DecodeJSON(name string, src []byte, into any) error {
 		}
 		return jsonError(name, src, int64(len(src)-len(rest)), "there is more than one object")
 	}
-	var syntax *json.SyntaxError
+	var wrong *json.SyntaxError
 	var mistyped *json.UnmarshalTypeError
 	unknown, isUnknown := strings.CutPrefix(err.Error(), "json: unknown field ")
 	switch {
-	case errors.As(err, &syntax):
-		return jsonError(name, src, syntax.Offset-1, syntax.Error())
+	case errors.As(err, &wrong):
+		return jsonError(name, src, wrong.Offset-1, wrong.Error())
 	case errors.As(err, &mistyped):
 		return jsonError(name, src, mistyped.Offset-1, fmt.Sprintf("%s is not %s, but %s", mistyped.Field, mistyped.Type, mistyped.Value))
 	case isUnknown:
@@ -101,8 +100,8 @@ func jsonError(name string, src []byte, offset int64, message string) error {
 
 // ParseBody reads a file in HCL, within bounds.
 func ParseBody(name string, src []byte) (*hclsyntax.Body, error) {
-	if err := jobspec.Bound(name, src); err != nil {
-		return nil, err
+	if excess := syntax.HCLExcess(name, src); excess != nil {
+		return nil, excess.Refusal()
 	}
 	file, diags := hclsyntax.ParseConfig(src, name, hcl.InitialPos)
 	if diags.HasErrors() {

@@ -1,10 +1,10 @@
-package validate_test
+package syntax_test
 
 import (
 	"encoding/json"
 	"testing"
 
-	"skerry/fleet/validate"
+	"skerry/fleet/syntax"
 )
 
 // FuzzJSONDepth compares the depth with what encoding/json decodes.
@@ -17,7 +17,7 @@ func FuzzJSONDepth(f *testing.F) {
 		if json.Unmarshal(text, &v) != nil || most < 0 || most > 100 {
 			return
 		}
-		if within := validate.JSONDepth(text) <= most; within != (depthOf(v) <= most) {
+		if within := syntax.JSONDepth(text) <= most; within != (depthOf(v) <= most) {
 			t.Errorf("%s is %d deep, within %d: %v", text, depthOf(v), most, within)
 		}
 	})
