@@ -17,10 +17,12 @@ import (
 // (itself and what is below it always). The first line that matches counts.
 const policy = `
 fleet/acl               < fleet
+fleet/aclpolicy         < fleet
 fleet/cron              < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet
 fleet/placement         < fleet
+fleet/syntax            < fleet
 fleet/taskenv           < fleet
 fleet/usage             < fleet
 fleet/timeline          < fleet
@@ -155,7 +157,7 @@ var doors = map[string][]string{
 	"github.com/hashicorp/go-memdb":   {"hub/state"},
 	"modernc.org/sqlite":              {"edge/journal"},
 	"github.com/google/go-tpm":        {"edge/machinekey/tpm"},
-	"github.com/hashicorp/hcl/v2":     {"fleet/acl", "fleet/jobspec", "cmd"},
+	"github.com/hashicorp/hcl/v2":     {"fleet/aclpolicy", "fleet/jobspec", "fleet/syntax", "cmd"},
 	"github.com/hashicorp/cronexpr":   {"fleet/cron"},
 	"github.com/spf13/cobra":          {"cmd"},
 	"github.com/hashicorp/go-bexpr":   {"hub/api", "hub/login"},

@@ -2,8 +2,10 @@ package acl
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // Kind is the kind of object that a rule is about: the name of its block in a policy.
@@ -83,12 +85,12 @@ const (
 	LicenseRead    Capability = "license-read"
 )
 
-// grammar is what a block of a kind may say.
-type grammar struct {
-	labelled     bool                        // it has the name of an object, or a glob
-	policies     map[string][]Capability     // the values of policy, with the capabilities that each stands for
-	capabilities []Capability                // the values of capabilities
-	implied      map[Capability][]Capability // capabilities that another one brings with it
+// Grammar is what a block of a kind may say. It is read only.
+type Grammar struct {
+	Labelled     bool                        // it has the name of an object, or a glob
+	Policies     map[string][]Capability     // the values of policy, with the capabilities that each stands for
+	Capabilities []Capability                // the values of capabilities
+	Implied      map[Capability][]Capability // capabilities that another one brings with it
 }
 
 var readNamespace = []Capability{
@@ -99,54 +101,80 @@ var readNamespace = []Capability{
 var readOrWrite = map[string][]Capability{"deny": {Deny}, "read": {Read}, "write": {Read, Write}}
 
 // blocks are the blocks of a policy. That of variables is within a namespace, one path block for each rule.
-var blocks = map[Kind]grammar{
+var blocks = map[Kind]Grammar{
 	KindNamespace: {
-		labelled: true,
-		policies: map[string][]Capability{
+		Labelled: true,
+		Policies: map[string][]Capability{
 			"deny":  {Deny},
 			"read":  readNamespace,
 			"scale": {ListScalingPolicies, ReadScalingPolicy, ReadJobScaling, ScaleJob},
 			"write": append(slices.Clone(readNamespace), ScaleJob, SubmitJob, DispatchJob, ReadLogs, ReadFS, AllocExec,
 				AllocLifecycle, CSIMountVolume, CSIWriteVolume, SubmitRecommendation, HostVolumeWrite),
 		},
-		capabilities: []Capability{
+		Capabilities: []Capability{
 			Deny, ListJobs, ParseJob, ReadJob, SubmitJob, DispatchJob, ReadLogs, ReadFS, AllocExec, AllocNodeExec,
 			AllocLifecycle, SentinelOverride, CSIRegisterPlugin, CSIWriteVolume, CSIReadVolume, CSIListVolume,
 			CSIMountVolume, HostVolumeCreate, HostVolumeRegister, HostVolumeRead, HostVolumeWrite, HostVolumeDelete,
 			ListScalingPolicies, ReadScalingPolicy, ReadJobScaling, ScaleJob, SubmitRecommendation,
 		},
-		implied: map[Capability][]Capability{
+		Implied: map[Capability][]Capability{
 			HostVolumeWrite:    {HostVolumeRegister, HostVolumeCreate, HostVolumeDelete, HostVolumeRead},
 			HostVolumeRegister: {HostVolumeCreate, HostVolumeRead},
 			HostVolumeCreate:   {HostVolumeRead},
 		},
 	},
 	KindVariables: {
-		labelled:     true,
-		capabilities: []Capability{Deny, List, Read, Write, Destroy},
-		implied:      map[Capability][]Capability{Read: {List}},
+		Labelled:     true,
+		Capabilities: []Capability{Deny, List, Read, Write, Destroy},
+		Implied:      map[Capability][]Capability{Read: {List}},
 	},
 	KindNodePool: {
-		labelled:     true,
-		policies:     map[string][]Capability{"deny": {Deny}, "read": {Read}, "write": {Delete, Read, Write}},
-		capabilities: []Capability{Deny, Delete, Read, Write},
+		Labelled:     true,
+		Policies:     map[string][]Capability{"deny": {Deny}, "read": {Read}, "write": {Delete, Read, Write}},
+		Capabilities: []Capability{Deny, Delete, Read, Write},
 	},
 	KindHostVolume: {
-		labelled: true,
-		policies: map[string][]Capability{"deny": {Deny}, "read": {MountReadOnly},
+		Labelled: true,
+		Policies: map[string][]Capability{"deny": {Deny}, "read": {MountReadOnly},
 			"write": {MountReadOnly, MountReadWrite}},
-		capabilities: []Capability{Deny, MountReadOnly, MountReadWrite},
+		Capabilities: []Capability{Deny, MountReadOnly, MountReadWrite},
 	},
-	KindSite:  {labelled: true, policies: readOrWrite},
-	KindNode:  {policies: readOrWrite},
-	KindAgent: {policies: readOrWrite},
+	KindSite:  {Labelled: true, Policies: readOrWrite},
+	KindNode:  {Policies: readOrWrite},
+	KindAgent: {Policies: readOrWrite},
 	KindOperator: {
-		policies:     readOrWrite,
-		capabilities: []Capability{SnapshotSave, LicenseRead},
+		Policies:     readOrWrite,
+		Capabilities: []Capability{SnapshotSave, LicenseRead},
 	},
-	KindQuota:  {policies: readOrWrite},
-	KindLocal:  {policies: readOrWrite, capabilities: []Capability{Deny, Read, Write, Exec}},
-	KindPlugin: {policies: map[string][]Capability{"deny": {Deny}, "list": {List}, "read": {List, Read}}},
+	KindQuota:  {Policies: readOrWrite},
+	KindLocal:  {Policies: readOrWrite, Capabilities: []Capability{Deny, Read, Write, Exec}},
+	KindPlugin: {Policies: map[string][]Capability{"deny": {Deny}, "list": {List}, "read": {List, Read}}},
+}
+
+// GrammarOf returns what a block of a kind may say; ok is false for a kind that no policy can grant.
+func GrammarOf(kind Kind) (g Grammar, ok bool) {
+	g, ok = blocks[kind]
+	return g, ok
+}
+
+// BlockNames returns the names of the outermost blocks of a policy, sorted.
+func BlockNames() []string {
+	var names []string
+	for _, kind := range slices.Sorted(maps.Keys(blocks)) {
+		if kind != KindVariables {
+			names = append(names, string(kind))
+		}
+	}
+	return names
+}
+
+// JoinCapabilities returns capabilities as a text, for messages.
+func JoinCapabilities(list []Capability) string {
+	names := make([]string, len(list))
+	for i, c := range list {
+		names[i] = string(c)
+	}
+	return strings.Join(names, ", ")
 }
 
 // numbered are all capabilities in a fixed order, which gives each its bit in a capabilitySet.
@@ -155,8 +183,8 @@ var numbered = numberCapabilities()
 func numberCapabilities() map[Capability]capabilitySet {
 	var all []Capability
 	for _, g := range blocks {
-		all = append(all, g.capabilities...)
-		for _, expanded := range g.policies {
+		all = append(all, g.Capabilities...)
+		for _, expanded := range g.Policies {
 			all = append(all, expanded...)
 		}
 	}

@@ -1,7 +1,6 @@
 package acl
 
 import (
-	"cmp"
 	"regexp"
 	"slices"
 	"time"
@@ -28,42 +27,9 @@ func IsName(s string) bool { return validName.MatchString(s) }
 // IsUUID tells whether a text is a UUID, as accessors, secrets and ids of roles are.
 func IsUUID(s string) bool { return validUUID.MatchString(s) }
 
-// CheckPolicy returns what is wrong with a policy that a user stores.
-func CheckPolicy(p *fleet.ACLPolicy) error {
-	if err := cmp.Or(checkNamed("ACL policy", p.Name, p.Description), checkJobACL(p)); err != nil {
-		return err
-	}
-	if _, err := ParsePolicy(p.Rules); err != nil {
-		e := fleet.AsError(err)
-		return fleet.Errorf(e.Code, "store ACL policy %q: %s", p.Name, e.Message).WithHint("%s", e.Hint)
-	}
-	return nil
-}
-
-// checkJobACL returns what is wrong with the attachment of a policy to a job.
-func checkJobACL(p *fleet.ACLPolicy) error {
-	at := p.JobACL
-	if at == nil {
-		return nil
-	}
-	missing := ""
-	switch {
-	case at.Namespace == "":
-		missing = "a namespace"
-	case at.JobID == "":
-		missing = "a job"
-	case at.Task != "" && at.Group == "":
-		missing = "a group beside its task"
-	default:
-		return nil
-	}
-	return fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: its JobACL does not name %s", p.Name, missing).
-		WithHint("a policy is attached to a job of a namespace, to a group of it, or to a task of a group")
-}
-
 // CheckRole returns what is wrong with a role that a user stores.
 func CheckRole(r *fleet.ACLRole) error {
-	if err := checkNamed("ACL role", r.Name, r.Description); err != nil {
+	if err := CheckNamed("ACL role", r.Name, r.Description); err != nil {
 		return err
 	}
 	if len(r.Policies) == 0 {
@@ -100,7 +66,8 @@ func CheckTokenTTL(ttl time.Duration) error {
 	return nil
 }
 
-func checkNamed(what, name, description string) error {
+// CheckNamed returns what is wrong with the name and the description of a policy or a role.
+func CheckNamed(what, name, description string) error {
 	if !validName.MatchString(name) {
 		return fleet.Errorf(fleet.CodeInvalid, "store %s %q: the name has letters, digits and dashes, at most 128", what, name)
 	}

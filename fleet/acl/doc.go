@@ -1,5 +1,5 @@
-// Package acl says what a request may do: it reads policies in Nomad's HCL or JSON, compiles them into an ACL, and
-// answers whether the ACL allows a Requirement.
+// Package acl says what a request may do: it compiles policies, which package aclpolicy reads, into an ACL, and answers
+// whether the ACL allows a Requirement.
 //
 // The rules of precedence are Nomad's. A rule without "*" in its name comes before every glob. Of several globs the one
 // with the most characters besides "*" decides alone; of two with as many, the later one in the order of the alphabet.

@@ -95,7 +95,7 @@ func (e Explanation) Lines() []string {
 		}
 		grants := "nothing"
 		if len(m.Grants) > 0 {
-			grants = joinCapabilities(m.Grants)
+			grants = JoinCapabilities(m.Grants)
 		}
 		lines = append(lines, fmt.Sprintf("policy %q, line %d: %s grants %s (%s)", m.Policy, m.Line, m.Rule, grants, state))
 	}

@@ -39,13 +39,13 @@ func (r Requirement) Rule() string {
 		return ""
 	}
 	grant := fmt.Sprintf("policy = %q", r.Capability)
-	if _, coarse := g.policies[string(r.Capability)]; !coarse || len(g.capabilities) > 0 && g.labelled {
+	if _, coarse := g.Policies[string(r.Capability)]; !coarse || len(g.Capabilities) > 0 && g.Labelled {
 		grant = fmt.Sprintf("capabilities = [%q]", r.Capability)
 	}
 	switch {
 	case r.Kind == KindVariables:
 		return fmt.Sprintf("namespace %q { variables { path %q { %s } } }", r.Name, r.Path, grant)
-	case g.labelled:
+	case g.Labelled:
 		return fmt.Sprintf("%s %q { %s }", r.Kind, r.Name, grant)
 	}
 	return fmt.Sprintf("%s { %s }", r.Kind, grant)
@@ -60,18 +60,18 @@ func (r Requirement) Check() error {
 	switch {
 	case !ok:
 		return fleet.Errorf(fleet.CodeInvalid, "there is no kind %q of objects", r.Kind).
-			WithHint("the kinds are %s, %s", strings.Join(blockNames(), ", "), KindVariables)
-	case g.labelled != (r.Name != "") || (r.Kind == KindVariables) != (r.Path != ""):
+			WithHint("the kinds are %s, %s", strings.Join(BlockNames(), ", "), KindVariables)
+	case g.Labelled != (r.Name != "") || (r.Kind == KindVariables) != (r.Path != ""):
 		return fleet.Errorf(fleet.CodeInvalid, "%q with the name %q and the path %q is no object", r.Kind, r.Name, r.Path).
 			WithHint("write it like namespace/default, variables/default/nomad/jobs, node_pool/gpu, site/shop-1, or node alone")
 	}
-	known := slices.Clone(g.capabilities)
-	for _, expanded := range g.policies {
+	known := slices.Clone(g.Capabilities)
+	for _, expanded := range g.Policies {
 		known = append(known, expanded...)
 	}
 	slices.Sort(known)
 	if known = slices.Compact(known); !slices.Contains(known, r.Capability) {
-		return fleet.Errorf(fleet.CodeInvalid, "there is no capability %q of %s", r.Capability, r.Kind).WithHint("they are %s", joinCapabilities(known))
+		return fleet.Errorf(fleet.CodeInvalid, "there is no capability %q of %s", r.Capability, r.Kind).WithHint("they are %s", JoinCapabilities(known))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/acl"
+	"skerry/fleet/aclpolicy"
 	"skerry/hub/state"
 	"skerry/hub/workload"
 )
@@ -281,7 +282,7 @@ func (r *Resolver) parsePolicy(stored *fleet.ACLPolicy) *acl.Policy {
 	if p, ok := r.parsed[stored.Name]; ok && p.modified == stored.ModifyIndex {
 		return p.policy
 	}
-	p, err := acl.ParsePolicy(stored.Rules)
+	p, err := aclpolicy.Parse(stored.Rules)
 	if err != nil {
 		r.cfg.Log.Error("ACL policy cannot be read: its tokens may do nothing", "policy", stored.Name, "error", err)
 	} else {

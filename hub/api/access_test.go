@@ -18,6 +18,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/fleet/acl"
+	"skerry/fleet/aclpolicy"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/secrets"
@@ -30,7 +31,7 @@ func storeToken(tb testing.TB, h *fakeHub, secret, rules string) {
 	tb.Helper()
 	token := fleet.ACLToken{AccessorID: secret, Name: secret, Type: fleet.ACLTokenManagement}
 	if rules != "" {
-		if _, err := acl.ParsePolicy(rules); err != nil {
+		if _, err := aclpolicy.Parse(rules); err != nil {
 			tb.Fatalf("policy %s: %v", rules, err)
 		}
 		mustApply(tb, h, state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: secret, Rules: rules}})

@@ -6,7 +6,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/acl"
+	"skerry/fleet/aclpolicy"
 	"skerry/hub/state"
 )
 
@@ -65,7 +65,7 @@ func (a *API) storeACLPolicy(r *http.Request, p fleet.ACLPolicy) (any, fleet.Ind
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store ACL policy %q: the path names %q", p.Name, name)
 	}
 	p.Name = name
-	if err := acl.CheckPolicy(&p); err != nil {
+	if err := aclpolicy.Check(&p); err != nil {
 		return nil, 0, err
 	}
 	return commitAnswer(a, r, state.ACLPolicyStore{Policy: p}, indexAnswer)

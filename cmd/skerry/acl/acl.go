@@ -14,6 +14,7 @@ import (
 	"skerry/cmd/skerry/spec"
 	"skerry/fleet"
 	"skerry/fleet/acl"
+	"skerry/fleet/aclpolicy"
 )
 
 // Command is skerry acl.
@@ -126,7 +127,7 @@ With --job, in --namespace, the policy counts for the identities of the job's ta
 				attach.Namespace = c.Namespace()
 				p.JobACL = &attach
 			}
-			if err := acl.CheckPolicy(&p); err != nil {
+			if err := aclpolicy.Check(&p); err != nil {
 				return "", err
 			}
 			return "Successfully wrote \"" + p.Name + "\" ACL policy!", c.Hub.ApplyACLPolicy(c.Context(), p)

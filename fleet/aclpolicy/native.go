@@ -1,4 +1,4 @@
-package acl
+package aclpolicy
 
 import (
 	"bytes"

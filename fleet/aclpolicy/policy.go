@@ -1,4 +1,7 @@
-package acl
+// Package aclpolicy reads policies of access control in Nomad's HCL or JSON into acl.Policy.
+//
+// hub/access reads the policies of a request's token, hub/api and the command acl check those that a user stores. It is pure.
+package aclpolicy
 
 import (
 	"bytes"
@@ -14,6 +17,7 @@ import (
 	hcljson "github.com/hashicorp/hcl/v2/json"
 
 	"skerry/fleet"
+	"skerry/fleet/acl"
 	"skerry/fleet/syntax"
 )
 
@@ -23,38 +27,11 @@ const (
 	maxNameLength = 255       // bytes of a name, a glob or a path
 )
 
-// Policy is a policy that was read. Name is for explanations alone.
-type Policy struct {
-	Name  string
-	Rules []Rule // in the order of the text
-}
-
-// Rule is one block of a policy. Name is the name of an object or a glob, "" for a kind without names. Path is that of
-// the variables in the namespaces of Name. Capabilities has all that policy and capabilities stand for.
-type Rule struct {
-	Kind         Kind
-	Name         string
-	Path         string
-	Capabilities []Capability
-	Line         int
-}
-
-// String returns the head of the rule's block, as it is in a policy.
-func (r Rule) String() string {
-	switch {
-	case r.Kind == KindVariables:
-		return fmt.Sprintf("namespace %q variables path %q", r.Name, r.Path)
-	case blocks[r.Kind].labelled:
-		return fmt.Sprintf("%s %q", r.Kind, r.Name)
-	}
-	return string(r.Kind)
-}
-
 // source is what the errors name as the file.
 const source = "policy"
 
-// ParsePolicy reads a policy in HCL or JSON. An error is CodeInvalid and begins with the line and the column.
-func ParsePolicy(rules string) (*Policy, error) {
+// Parse reads a policy in HCL or JSON. An error is CodeInvalid and begins with the line and the column.
+func Parse(rules string) (*acl.Policy, error) {
 	if len(rules) > MaxRulesSize {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "%s: it has %d bytes: at most %d are allowed", source, len(rules), MaxRulesSize).
 			WithHint("divide it into several policies: a token may have many")
@@ -66,9 +43,9 @@ func ParsePolicy(rules string) (*Policy, error) {
 	}
 	content, diags := body.Content(rootSchema())
 	if diags.HasErrors() {
-		return nil, r.diagnosticError(diags, "the blocks of a policy are "+strings.Join(blockNames(), ", "))
+		return nil, r.diagnosticError(diags, "the blocks of a policy are "+strings.Join(acl.BlockNames(), ", "))
 	}
-	policy := &Policy{}
+	policy := &acl.Policy{}
 	for _, b := range content.Blocks {
 		found, err := r.readBlock(b)
 		if err != nil {
@@ -108,9 +85,9 @@ func (r *reader) parseBody() (hcl.Body, error) {
 
 func rootSchema() *hcl.BodySchema {
 	schema := &hcl.BodySchema{}
-	for _, name := range blockNames() {
+	for _, name := range acl.BlockNames() {
 		head := hcl.BlockHeaderSchema{Type: name}
-		if blocks[Kind(name)].labelled {
+		if g, _ := acl.GrammarOf(acl.Kind(name)); g.Labelled {
 			head.LabelNames = []string{"name"}
 		}
 		schema.Blocks = append(schema.Blocks, head)
@@ -118,34 +95,23 @@ func rootSchema() *hcl.BodySchema {
 	return schema
 }
 
-// blockNames are those of the outermost blocks, sorted.
-func blockNames() []string {
-	var names []string
-	for _, kind := range slices.Sorted(maps.Keys(blocks)) {
-		if kind != KindVariables {
-			names = append(names, string(kind))
-		}
-	}
-	return names
-}
-
 // readBlock reads an outermost block: its rule, and those of the variables in it.
-func (r *reader) readBlock(b *hcl.Block) ([]Rule, error) {
-	rule := Rule{Kind: Kind(b.Type), Line: r.lineOf(b.DefRange)}
-	g := blocks[rule.Kind]
-	if g.labelled {
+func (r *reader) readBlock(b *hcl.Block) ([]acl.Rule, error) {
+	rule := acl.Rule{Kind: acl.Kind(b.Type), Line: r.lineOf(b.DefRange)}
+	g, _ := acl.GrammarOf(rule.Kind)
+	if g.Labelled {
 		rule.Name = b.Labels[0]
 		if err := r.checkName(rule.Kind, rule.Name, b.LabelRanges[0]); err != nil {
 			return nil, err
 		}
 	}
 	var schema hcl.BodySchema
-	for _, attribute := range g.attributeNames() {
+	for _, attribute := range attributeNames(g) {
 		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: attribute})
 	}
-	hint := fmt.Sprintf("a block %s has %s", rule.Kind, strings.Join(g.attributeNames(), ", "))
-	if rule.Kind == KindNamespace {
-		schema.Blocks = []hcl.BlockHeaderSchema{{Type: string(KindVariables)}}
+	hint := fmt.Sprintf("a block %s has %s", rule.Kind, strings.Join(attributeNames(g), ", "))
+	if rule.Kind == acl.KindNamespace {
+		schema.Blocks = []hcl.BlockHeaderSchema{{Type: string(acl.KindVariables)}}
 		hint += ", variables"
 	}
 	content, diags := b.Body.Content(&schema)
@@ -156,10 +122,10 @@ func (r *reader) readBlock(b *hcl.Block) ([]Rule, error) {
 	if rule.Capabilities, err = r.readCapabilities(rule.Kind, content.Attributes); err != nil {
 		return nil, err
 	}
-	if !g.labelled && len(content.Attributes) == 0 {
+	if !g.Labelled && len(content.Attributes) == 0 {
 		return nil, r.errorAt(b.DefRange, hint, "the block %s says nothing", rule.Kind)
 	}
-	rules := []Rule{rule}
+	rules := []acl.Rule{rule}
 	for _, variables := range content.Blocks {
 		paths, err := r.readVariables(rule.Name, variables)
 		if err != nil {
@@ -170,27 +136,27 @@ func (r *reader) readBlock(b *hcl.Block) ([]Rule, error) {
 	return rules, nil
 }
 
-func (g grammar) attributeNames() []string {
+func attributeNames(g acl.Grammar) []string {
 	var names []string
-	if g.policies != nil {
+	if g.Policies != nil {
 		names = append(names, "policy")
 	}
-	if g.capabilities != nil {
+	if g.Capabilities != nil {
 		names = append(names, "capabilities")
 	}
 	return names
 }
 
 // readVariables reads a block variables: one rule a path.
-func (r *reader) readVariables(namespace string, b *hcl.Block) ([]Rule, error) {
+func (r *reader) readVariables(namespace string, b *hcl.Block) ([]acl.Rule, error) {
 	content, diags := b.Body.Content(&hcl.BodySchema{Blocks: []hcl.BlockHeaderSchema{{Type: "path", LabelNames: []string{"path"}}}})
 	if diags.HasErrors() {
 		return nil, r.diagnosticError(diags, `a block variables has blocks such as path "nomad/jobs/*" { capabilities = ["read"] }`)
 	}
-	var rules []Rule
+	var rules []acl.Rule
 	for _, p := range content.Blocks {
-		rule := Rule{Kind: KindVariables, Name: namespace, Path: p.Labels[0], Line: r.lineOf(p.DefRange)}
-		if err := r.checkName(KindVariables, rule.Path, p.LabelRanges[0]); err != nil {
+		rule := acl.Rule{Kind: acl.KindVariables, Name: namespace, Path: p.Labels[0], Line: r.lineOf(p.DefRange)}
+		if err := r.checkName(acl.KindVariables, rule.Path, p.LabelRanges[0]); err != nil {
 			return nil, err
 		}
 		content, diags := p.Body.Content(&hcl.BodySchema{Attributes: []hcl.AttributeSchema{{Name: "capabilities", Required: true}}})
@@ -198,7 +164,7 @@ func (r *reader) readVariables(namespace string, b *hcl.Block) ([]Rule, error) {
 			return nil, r.diagnosticError(diags, "a block path has capabilities")
 		}
 		var err error
-		if rule.Capabilities, err = r.readCapabilities(KindVariables, content.Attributes); err != nil {
+		if rule.Capabilities, err = r.readCapabilities(acl.KindVariables, content.Attributes); err != nil {
 			return nil, err
 		}
 		rules = append(rules, rule)
@@ -207,17 +173,17 @@ func (r *reader) readVariables(namespace string, b *hcl.Block) ([]Rule, error) {
 }
 
 // readCapabilities reads policy and capabilities of a block.
-func (r *reader) readCapabilities(kind Kind, attributes hcl.Attributes) ([]Capability, error) {
-	g := blocks[kind]
-	var all []Capability
+func (r *reader) readCapabilities(kind acl.Kind, attributes hcl.Attributes) ([]acl.Capability, error) {
+	g, _ := acl.GrammarOf(kind)
+	var all []acl.Capability
 	if a := attributes["policy"]; a != nil {
 		policy, err := r.literalText(a.Name, a.Expr)
 		if err != nil {
 			return nil, err
 		}
-		expanded, known := g.policies[policy]
+		expanded, known := g.Policies[policy]
 		if !known {
-			return nil, r.errorAt(a.Expr.Range(), "it may be "+strings.Join(slices.Sorted(maps.Keys(g.policies)), ", "),
+			return nil, r.errorAt(a.Expr.Range(), "it may be "+strings.Join(slices.Sorted(maps.Keys(g.Policies)), ", "),
 				"policy %q of a block %s is not known", policy, kind)
 		}
 		all = append(all, expanded...)
@@ -232,26 +198,18 @@ func (r *reader) readCapabilities(kind Kind, attributes hcl.Attributes) ([]Capab
 			if err != nil {
 				return nil, err
 			}
-			if !slices.Contains(g.capabilities, Capability(text)) {
-				return nil, r.errorAt(expr.Range(), "they are "+joinCapabilities(g.capabilities),
+			if !slices.Contains(g.Capabilities, acl.Capability(text)) {
+				return nil, r.errorAt(expr.Range(), "they are "+acl.JoinCapabilities(g.Capabilities),
 					"capability %q of a block %s is not known", text, kind)
 			}
-			all = append(all, Capability(text))
+			all = append(all, acl.Capability(text))
 		}
 	}
 	for _, c := range all {
-		all = append(all, g.implied[c]...)
+		all = append(all, g.Implied[c]...)
 	}
 	slices.Sort(all)
 	return slices.Compact(all), nil
-}
-
-func joinCapabilities(list []Capability) string {
-	names := make([]string, len(list))
-	for i, c := range list {
-		names[i] = string(c)
-	}
-	return strings.Join(names, ", ")
 }
 
 // literalText returns the text of an expression that computes nothing.
@@ -275,7 +233,7 @@ func (r *reader) literalText(what string, expr hcl.Expression) (string, error) {
 var validNamespaceGlob = regexp.MustCompile(`^[a-zA-Z0-9*-]{1,128}$`)
 
 // checkName checks the name of an object, or the glob.
-func (r *reader) checkName(kind Kind, name string, at hcl.Range) error {
+func (r *reader) checkName(kind acl.Kind, name string, at hcl.Range) error {
 	switch {
 	case name == "":
 		return r.errorAt(at, `"*" stands for every name`, "the block %s has an empty name", kind)
@@ -283,7 +241,7 @@ func (r *reader) checkName(kind Kind, name string, at hcl.Range) error {
 		return r.errorAt(at, "", "the name of the block %s has %d bytes: at most %d are allowed", kind, len(name), maxNameLength)
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return r.errorAt(at, "", "the name of the block %s has a control character", kind)
-	case kind == KindNamespace && !validNamespaceGlob.MatchString(name):
+	case kind == acl.KindNamespace && !validNamespaceGlob.MatchString(name):
 		return r.errorAt(at, "a namespace has letters, digits and dashes, and a rule also *", "%q is no namespace", name)
 	}
 	return nil
