@@ -18,6 +18,7 @@ import (
 const policy = `
 fleet/acl               < fleet
 fleet/aclpolicy         < fleet
+fleet/admission         < fleet
 fleet/cron              < fleet
 fleet/diff              < fleet
 fleet/jobspec           < fleet

@@ -17,7 +17,7 @@ import (
 
 	"skerry/edge/journal"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/internal/codec"
 	"skerry/internal/pace"
 	"skerry/syncproto"
@@ -51,7 +51,7 @@ const (
 	keyPrefix     = "variable/"
 	noAlloc       = fleet.AllocID("")
 	recordVersion = 1
-	maxRecord     = 4 * validate.MaxVariableBytes
+	maxRecord     = 4 * admission.MaxVariableBytes
 	maxItems      = 1 << 16
 	// forgetPoll is the pause between two looks for variables that nobody may read.
 	forgetPoll = 30 * time.Second
@@ -147,7 +147,7 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable)
 	defer func() { <-k.changing }()
 	for _, d := range list {
 		n := name{d.Namespace, d.Path}
-		if err := validate.VariablePath(d.Path); err != nil {
+		if err := admission.CheckVariablePath(d.Path); err != nil {
 			return err
 		}
 		if d.Deleted {
@@ -158,7 +158,7 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable)
 		}
 		items, err := syncproto.DecodeItems(d.Items)
 		if err == nil {
-			err = validate.VariableItems(d.Path, items)
+			err = admission.CheckVariableItems(d.Path, items)
 		}
 		if err != nil {
 			return err

@@ -21,6 +21,14 @@ func Problems(j *fleet.Job) fleet.Problems {
 	return ps
 }
 
+// CheckVolume returns what is wrong with the constraints of a dynamic host volume. Package admission checks the rest of it.
+func CheckVolume(v *fleet.Volume) error {
+	if _, err := Conditions(v.Constraints); err != nil {
+		return fleet.Errorf(fleet.CodeInvalid, "volume %q: %v", v.Name, err)
+	}
+	return nil
+}
+
 // addProblems checks what stands below one path.
 func addProblems(ps *fleet.Problems, path string, constraints []fleet.Constraint, affinities []fleet.Affinity, spreads []fleet.Spread) {
 	for i, c := range constraints {

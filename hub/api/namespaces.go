@@ -7,7 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/hub/state"
 )
 
@@ -71,7 +71,7 @@ func (a *API) storeNamespace(r *http.Request, req api.NamespaceRequest) (any, fl
 		}
 		req.Name = name
 	}
-	if err := validate.Namespace(&req.Namespace); err != nil {
+	if err := admission.CheckNamespace(&req.Namespace); err != nil {
 		return nil, 0, err
 	}
 	if err := checkUnsupported(&req); err != nil {
@@ -115,5 +115,5 @@ func namespaceAdmission(v *state.View, job *fleet.Job) fleet.Problems {
 			Hint: "create it with skerry namespace apply NAME; skerry namespace list shows the existing ones",
 		}}
 	}
-	return validate.NamespaceAdmits(ns, job)
+	return admission.NamespaceAdmits(ns, job)
 }

@@ -7,7 +7,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/acl"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/hub/state"
 )
 
@@ -130,7 +130,7 @@ func (a *API) storePool(r *http.Request, p fleet.Pool) (any, fleet.Index, error)
 	if err := grantOf(r).checkNamed(acl.KindNodePool, p.Name); err != nil {
 		return nil, 0, err
 	}
-	if err := validate.Pool(&p); err != nil {
+	if err := admission.CheckPool(&p); err != nil {
 		return nil, 0, err
 	}
 	return commitAnswer(a, r, state.Pool{Pool: p}, indexAnswer)

@@ -5,7 +5,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/hub/state"
 )
 
@@ -30,7 +30,7 @@ func (a *API) storeScheduling(r *http.Request) (any, fleet.Index, error) {
 	if err := a.decodeBody(r, &cmd.Config); err != nil {
 		return nil, 0, err
 	}
-	if err := validate.Scheduling(&cmd.Config); err != nil {
+	if err := admission.CheckScheduling(&cmd.Config); err != nil {
 		return nil, 0, err
 	}
 	checked, given, err := checkIndex(r)

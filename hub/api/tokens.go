@@ -11,7 +11,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/acl"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/hub/state"
 	"skerry/syncproto/identity"
 )
@@ -115,7 +115,7 @@ func newJoinToken(req api.CreateTokenRequest, now time.Time) (state.JoinToken, e
 		return kept, invalid("its description and its site have at most %d bytes", maxTokenText)
 	}
 	if req.NodePool != "" {
-		if err := validate.Pool((&fleet.Pool{Name: req.NodePool})); err != nil && req.NodePool != fleet.DefaultPool {
+		if err := admission.CheckPool((&fleet.Pool{Name: req.NodePool})); err != nil && req.NodePool != fleet.DefaultPool {
 			return kept, invalid("%v", err)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/acl"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 	"skerry/hub/state"
 )
 
@@ -31,7 +31,7 @@ func (a *API) listVariables(v *state.View, r *http.Request, q query) (any, fleet
 // readVariable answers with a variable and its items.
 func (a *API) readVariable(v *state.View, r *http.Request, q query) (any, fleet.Index, error) {
 	path := r.PathValue("path")
-	if err := validate.VariablePath(path); err != nil {
+	if err := admission.CheckVariablePath(path); err != nil {
 		return nil, 0, err
 	}
 	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, q.namespace, path}); err != nil {
@@ -122,13 +122,13 @@ func (a *API) variableRequest(r *http.Request) (fleet.Variable, error) {
 	if v.Namespace == "" {
 		v.Namespace = requestNamespace(r)
 	}
-	if err := validate.VariablePath(path); err != nil {
+	if err := admission.CheckVariablePath(path); err != nil {
 		return v, err
 	}
 	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, v.Namespace, path}); err != nil {
 		return v, err
 	}
-	return v, validate.VariableItems(path, v.Items)
+	return v, admission.CheckVariableItems(path, v.Items)
 }
 
 // changeVariable stores a variable, or acquires, renews or releases its lock, as the parameters say.
@@ -180,7 +180,7 @@ func (a *API) lockVariable(r *http.Request, v fleet.Variable) (any, fleet.Index,
 	if v.Lock != nil {
 		lock = *v.Lock
 	}
-	if err := validate.VariableLock(v.Path, &lock); err != nil {
+	if err := admission.CheckVariableLock(v.Path, &lock); err != nil {
 		return nil, 0, err
 	}
 	lock.ID = a.cfg.NewID()

@@ -10,8 +10,8 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/acl"
+	"skerry/fleet/admission"
 	"skerry/fleet/placement"
-	"skerry/fleet/validate"
 	"skerry/hub/state"
 )
 
@@ -128,7 +128,10 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 		return nil, 0, err
 	}
 	prepare(&vol)
-	if err := validate.Volume(&vol); err != nil {
+	if err := admission.CheckVolume(&vol); err != nil {
+		return nil, 0, err
+	}
+	if err := placement.CheckVolume(&vol); err != nil {
 		return nil, 0, err
 	}
 	if err := a.cfg.Cluster.CatchUp(r.Context()); err != nil {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 // NamespaceStore creates or replaces a namespace.
@@ -38,7 +38,7 @@ const maxUsersShown = 5
 // it.
 func (t *tx) namespaceStore(c NamespaceStore) Result {
 	next, k := c.Namespace, key(c.Namespace.Name)
-	if err := validate.Namespace(&next); err != nil {
+	if err := admission.CheckNamespace(&next); err != nil {
 		return Result{Err: fleet.AsError(err)}
 	}
 	next.CreateIndex, next.ModifyIndex = t.index, t.index
@@ -129,7 +129,7 @@ func (t *tx) checkJobNamespace(job *fleet.Job) *fleet.Error {
 	if ns == nil {
 		return missingNamespaceError("register", job)
 	}
-	if err := validate.NamespaceAdmits(ns, job).Err(); err != nil {
+	if err := admission.NamespaceAdmits(ns, job).Err(); err != nil {
 		return fleet.AsError(err)
 	}
 	return nil

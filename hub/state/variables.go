@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 // VariableStore creates or replaces a variable. It is refused (conflict) with Check unless the variable's ModifyIndex
@@ -88,7 +88,7 @@ type Variable struct {
 }
 
 // maxSealed bounds the encrypted items of a variable, in bytes.
-const maxSealed = 4 * validate.MaxVariableBytes
+const maxSealed = 4 * admission.MaxVariableBytes
 
 const (
 	indexRootKey = "root_key"
@@ -146,7 +146,7 @@ func (t *tx) putVariable(old *Variable, next Variable, now int64) {
 // changeableVariable returns a variable, nil if there is none. It fails if there cannot be one, or if it is locked with
 // another lock than lockID.
 func (t *tx) changeableVariable(verb, ns, path, lockID string) (*Variable, *fleet.Error) {
-	if err := validate.VariablePath(path); err != nil {
+	if err := admission.CheckVariablePath(path); err != nil {
 		return nil, fleet.AsError(err)
 	}
 	if t.findNamespace(ns) == nil {
@@ -217,7 +217,7 @@ func (t *tx) variableLock(c VariableLock) Result {
 	}
 	if err == nil {
 		lock := c.Lock
-		if invalid := validate.VariableLock(c.Path, &lock); invalid != nil {
+		if invalid := admission.CheckVariableLock(c.Path, &lock); invalid != nil {
 			err = fleet.AsError(invalid)
 		}
 	}

@@ -9,7 +9,8 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
+	"skerry/fleet/placement"
 )
 
 // VolumeStore creates a dynamic host volume, or changes the capabilities, capacity and constraints of the
@@ -54,7 +55,10 @@ func (t *tx) volumeStore(c VolumeStore) Result {
 	if next.ID == "" {
 		return refusal(fleet.CodeInvalid, "store volume %q: it has no id", next.Name)
 	}
-	if err := validate.Volume(&next); err != nil {
+	if err := admission.CheckVolume(&next); err != nil {
+		return Result{Err: fleet.AsError(err)}
+	}
+	if err := placement.CheckVolume(&next); err != nil {
 		return Result{Err: fleet.AsError(err)}
 	}
 	if t.findNamespace(next.Namespace) == nil {

@@ -13,7 +13,7 @@ import (
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/spec"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 // Command is skerry namespace.
@@ -80,7 +80,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 				n, err = parseNamespace(c.Args[0], src)
 			}
 			if err == nil {
-				err = validate.Namespace(&n)
+				err = admission.CheckNamespace(&n)
 			}
 			if err != nil {
 				return "", err
@@ -96,7 +96,7 @@ func applyCommand(s *command.Session) *cobra.Command {
 // command line has one.
 func withDescription(c *command.Call, description string) (fleet.Namespace, error) {
 	n := fleet.Namespace{Name: c.Args[0]}
-	if err := validate.Namespace(&n); err != nil {
+	if err := admission.CheckNamespace(&n); err != nil {
 		return n, fleet.AsError(err).WithHint("no file has that name")
 	}
 	stored, err := c.Hub.Namespace(c.Context(), n.Name)

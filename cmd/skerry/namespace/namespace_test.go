@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 func TestParseNamespace(t *testing.T) {
@@ -58,7 +58,7 @@ func FuzzParseNamespace(f *testing.F) {
 	f.Fuzz(func(t *testing.T, src string) {
 		n, err := parseNamespace("f", []byte(src))
 		if err == nil {
-			_ = validate.Namespace(&n) // must not panic
+			_ = admission.CheckNamespace(&n) // must not panic
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/spec"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 func poolCommand(s *command.Session) *cobra.Command {
@@ -159,7 +159,7 @@ func poolOfFile(c *command.Call, src []byte) (fleet.Pool, error) {
 // poolWithRules is a pool as it is, or a new one, with the rules that the command line has.
 func poolWithRules(c *command.Call, rules poolFlags) (fleet.Pool, error) {
 	p := fleet.Pool{Name: c.Args[0]}
-	if err := validate.Pool(&p); err != nil {
+	if err := admission.CheckPool(&p); err != nil {
 		return p, fleet.AsError(err).WithHint("no file has that name")
 	}
 	stored, err := c.Hub.NodePool(c.Context(), p.Name)

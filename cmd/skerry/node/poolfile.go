@@ -7,7 +7,7 @@ import (
 
 	"skerry/cmd/skerry/spec"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 // parsePool reads a node pool's file, in HCL or JSON. It says of the first thing that
@@ -17,7 +17,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 	if spec.IsJSON(src) {
 		err := spec.DecodeJSON(name, src, &p)
 		if err == nil {
-			err = validate.Pool(&p)
+			err = admission.CheckPool(&p)
 		}
 		return p, err
 	}
@@ -41,7 +41,7 @@ func parsePool(name string, src []byte) (fleet.Pool, error) {
 		if err := poolRules(b.Body, &p); err != nil {
 			return p, err
 		}
-		if err := validate.Pool(&p); err != nil {
+		if err := admission.CheckPool(&p); err != nil {
 			return p, spec.ErrorAt(b.TypeRange, "%s", fleet.AsError(err).Message)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 func TestParsePool(t *testing.T) {
@@ -124,7 +124,7 @@ func FuzzParsePool(f *testing.F) {
 			}
 			return
 		}
-		if err := validate.Pool(&p); err != nil {
+		if err := admission.CheckPool(&p); err != nil {
 			t.Fatal(err)
 		}
 		text, err := json.Marshal(p)

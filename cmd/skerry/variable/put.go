@@ -8,7 +8,7 @@ import (
 	"skerry/cmd/skerry/command"
 	"skerry/cmd/skerry/spec"
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 func putCommand(s *command.Session) *cobra.Command {
@@ -95,10 +95,10 @@ func variableOf(c *command.Call, format string) (fleet.Variable, error) {
 	if v.Path = strings.Trim(v.Path, " /"); v.Path == "" {
 		return v, fleet.Errorf(fleet.CodeInvalid, "store a variable: neither the arguments nor the file have its path").WithHint("begin with the path: skerry var put PATH KEY=VALUE")
 	}
-	if err := validate.VariablePath(v.Path); err != nil {
+	if err := admission.CheckVariablePath(v.Path); err != nil {
 		return v, err
 	}
-	return v, validate.VariableItems(v.Path, v.Items)
+	return v, admission.CheckVariableItems(v.Path, v.Items)
 }
 
 // isSource reports whether an argument names the file of a variable.

@@ -6,7 +6,8 @@ import (
 	"testing"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
+	"skerry/fleet/placement"
 )
 
 // The file that init writes is one that create reads.
@@ -15,7 +16,10 @@ func TestExampleFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := validate.Volume(&v); err != nil {
+	if err := admission.CheckVolume(&v); err != nil {
+		t.Error(err)
+	}
+	if err := placement.CheckVolume(&v); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package validate
+package admission
 
 import (
 	"regexp"
@@ -13,9 +13,9 @@ const MaxVariableBytes = 64 << 10
 // variablePath has the paths that Nomad's variables may have.
 var variablePath = regexp.MustCompile(`^[a-zA-Z0-9\-_~/]{1,128}$`)
 
-// VariablePath returns an error if a variable cannot have the path. The paths below "nomad" are reserved, except those
+// CheckVariablePath returns an error if a variable cannot have the path. The paths below "nomad" are reserved, except those
 // that tasks read.
-func VariablePath(path string) error {
+func CheckVariablePath(path string) error {
 	invalid := func(why, hint string) error {
 		return fleet.Errorf(fleet.CodeInvalid, "check the path %q of a variable: %s", path, why).WithHint("%s", hint)
 	}
@@ -37,8 +37,8 @@ func VariablePath(path string) error {
 	return invalid("it is reserved", "below nomad there are only nomad/jobs and nomad/job-templates")
 }
 
-// VariableItems returns an error if a variable cannot have the items.
-func VariableItems(path string, items fleet.VariableItems) error {
+// CheckVariableItems returns an error if a variable cannot have the items.
+func CheckVariableItems(path string, items fleet.VariableItems) error {
 	if n := items.Size(); n > MaxVariableBytes {
 		return fleet.Errorf(fleet.CodeInvalid, "check the variable %s: its keys and values have %d bytes, at most %d are allowed", path, n, MaxVariableBytes).
 			WithHint("divide it into several variables")
@@ -49,9 +49,9 @@ func VariableItems(path string, items fleet.VariableItems) error {
 	return nil
 }
 
-// VariableLock fills in the defaults of a lock that is to be acquired, and returns an error if a variable cannot have
+// CheckVariableLock fills in the defaults of a lock that is to be acquired, and returns an error if a variable cannot have
 // it.
-func VariableLock(path string, l *fleet.VariableLock) error {
+func CheckVariableLock(path string, l *fleet.VariableLock) error {
 	if l.TTL == 0 {
 		l.TTL = fleet.DefaultLockTTL
 	}

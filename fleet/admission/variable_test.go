@@ -1,4 +1,4 @@
-package validate_test
+package admission_test
 
 import (
 	"strings"
@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/fleet/validate"
+	"skerry/fleet/admission"
 )
 
 // TestVariablePath tries paths by Nomad's rules.
@@ -20,7 +20,7 @@ func TestVariablePath(t *testing.T) {
 		"/a": "not a valid path", "a/": "not a valid path", "a//b": "not a valid path",
 		"nomad": "reserved", "nomad/x": "reserved", "nomad/job-templates": "reserved", "nomad/job-templates/a/b": "reserved",
 	} {
-		if err := validate.VariablePath(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := admission.CheckVariablePath(path); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", path, err, want)
 		}
 	}
@@ -36,7 +36,7 @@ func TestVariableItems(t *testing.T) {
 		"too much": {fleet.VariableItems{"key": strings.Repeat("x", 64<<10-2)}, false},
 		"no name":  {fleet.VariableItems{"": "x"}, false},
 	} {
-		if err := validate.VariableItems("p", tc.items); (err == nil) != tc.valid {
+		if err := admission.CheckVariableItems("p", tc.items); (err == nil) != tc.valid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestVariableLock(t *testing.T) {
 		{time.Minute, -1, time.Minute, -1, false},
 	} {
 		l := fleet.VariableLock{TTL: tc.ttl, LockDelay: tc.delay}
-		if err := validate.VariableLock("p", &l); (err == nil) != tc.valid || l.TTL != tc.wantTTL || l.LockDelay != tc.wantDelay {
+		if err := admission.CheckVariableLock("p", &l); (err == nil) != tc.valid || l.TTL != tc.wantTTL || l.LockDelay != tc.wantDelay {
 			t.Errorf("%s, %s: %+v, %v", tc.ttl, tc.delay, l, err)
 		}
 	}

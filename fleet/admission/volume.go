@@ -1,4 +1,4 @@
-package validate
+package admission
 
 import (
 	"path"
@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"skerry/fleet"
-	"skerry/fleet/placement"
 )
 
 // Bounds of a dynamic host volume.
@@ -20,8 +19,9 @@ const (
 
 var validVolume = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,120}(\[[0-9]{1,6}\])?$`)
 
-// Volume returns what is wrong with a dynamic host volume, as a client asks for it.
-func Volume(v *fleet.Volume) error {
+// CheckVolume returns what is wrong with a dynamic host volume, as a client asks for it. Package placement checks its
+// constraints.
+func CheckVolume(v *fleet.Volume) error {
 	refuse := func(hint, format string, args ...any) error {
 		return fleet.Errorf(fleet.CodeInvalid, "volume %q: "+format, append([]any{v.Name}, args...)...).WithHint("%s", hint)
 	}
@@ -48,9 +48,6 @@ func Volume(v *fleet.Volume) error {
 		if c.AttachmentMode != fleet.AttachFileSystem || !slices.Contains([]string{fleet.AccessReader, fleet.AccessWriter, fleet.AccessSingleWriter, fleet.AccessMultiWriter}, c.AccessMode) {
 			return refuse("write attachment_mode = \"file-system\" and access_mode = \"single-node-writer\"", "it cannot be used with attachment_mode %.40q and access_mode %.40q", c.AttachmentMode, c.AccessMode)
 		}
-	}
-	if _, err := placement.Conditions(v.Constraints); err != nil {
-		return refuse("", "%v", err)
 	}
 	return volumeParameters(v, refuse)
 }

@@ -1,4 +1,9 @@
-package validate
+// Package admission says what is wrong with the objects of a cluster that are no jobs: namespaces, node pools, variables and
+// volumes; and what of a job its namespace does not allow. Package validate checks jobs themselves.
+//
+// The HTTP API and the commands call it before something is sent or committed, hub/state when it is applied, and edges for
+// the variables that they get. It is pure.
+package admission
 
 import (
 	"fmt"
@@ -34,8 +39,8 @@ func checkClusterText(what, description string, meta map[string]string) error {
 
 var validNamespace = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
 
-// Namespace returns what is wrong with a namespace.
-func Namespace(n *fleet.Namespace) error {
+// CheckNamespace returns what is wrong with a namespace.
+func CheckNamespace(n *fleet.Namespace) error {
 	if !validNamespace.MatchString(n.Name) {
 		return fleet.Errorf(fleet.CodeInvalid, "namespace %.140q: a name has 1 to 128 letters, digits and '-'", n.Name)
 	}
@@ -83,8 +88,8 @@ func isNameAllowed(name string, enabled, disabled []string) bool {
 
 var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
 
-// Pool returns what is wrong with a node pool's rules.
-func Pool(p *fleet.Pool) error {
+// CheckPool returns what is wrong with a node pool's rules.
+func CheckPool(p *fleet.Pool) error {
 	switch {
 	case !validPool.MatchString(p.Name):
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %.140q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
@@ -102,8 +107,8 @@ func Pool(p *fleet.Pool) error {
 	return checkClusterText(fmt.Sprintf("node pool %q", p.Name), p.Description, p.Meta)
 }
 
-// Scheduling returns what is wrong with a scheduler configuration.
-func Scheduling(c *fleet.SchedulerConfiguration) error {
+// CheckScheduling returns what is wrong with a scheduler configuration.
+func CheckScheduling(c *fleet.SchedulerConfiguration) error {
 	switch {
 	case !validAlgorithm(c.SchedulerAlgorithm):
 		return fleet.Errorf(fleet.CodeInvalid, "scheduler configuration: the algorithm is %q or %q, not %q", fleet.AlgorithmBinpack, fleet.AlgorithmSpread, c.SchedulerAlgorithm)
