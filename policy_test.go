@@ -62,7 +62,7 @@ hub/events              < fleet api hub/state
 hub/audit               < fleet api hub/state
 hub/login               < fleet hub/state
 hub/api                 < fleet api syncproto hub/access hub/login hub/state hub/workload
-hub                     < fleet reconcile syncproto drivers
+hub                     < fleet reconcile syncproto
 
 edge/contract           < fleet
 edge/journal            < fleet syncproto
@@ -120,7 +120,7 @@ internal                <
 cmd/console             < fleet
 cmd/jobfile             < fleet
 cmd/edged               < fleet drivers devices edge cmd/console
-cmd/hubd                < fleet hub cmd/console
+cmd/hubd                < fleet drivers hub cmd/console
 cmd/skerry/spec         < fleet
 cmd/auditchain          < fleet cmd/console
 cmd/skerry/local        < fleet edge/artifacts edge/local edge/store cmd/auditchain cmd/console

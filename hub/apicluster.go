@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
 	"skerry/hub/api"
@@ -123,7 +122,7 @@ type jobs struct{ h *Hub }
 
 // Parse reads an HCL or JSON job file; vars is the content of a variables file, or "".
 func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
-	opts := jobspec.Options{Configs: builtin.Configs(), Now: time.Now(), WithoutGroups: true}
+	opts := jobspec.Options{Configs: j.h.cfg.Drivers.Configs, Now: time.Now(), WithoutGroups: true}
 	if vars != "" {
 		opts.VarFiles = []jobspec.File{{Name: "variables.hcl", Src: []byte(vars)}}
 	}

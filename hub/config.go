@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/consensus"
 	"skerry/hub/liveness"
 	"skerry/hub/members"
@@ -90,6 +91,9 @@ type Config struct {
 	AuditSyslogCA               string
 	// Debug serves /debug/pprof with the API, to clients on this machine only.
 	Debug bool
+
+	// Drivers are the task drivers that jobs may name, which edges run.
+	Drivers validate.KnownDrivers
 
 	// Workers is the number of scheduler workers on this hub. 0: one for each processor, at least 2.
 	Workers int

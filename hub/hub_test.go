@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/hub"
 )
@@ -38,7 +39,7 @@ type runningHub struct {
 func config(tb testing.TB, name string) hub.Config {
 	tb.Helper()
 	cfg := hub.Config{
-		DataDir: filepath.Join(tb.TempDir(), name), Name: name, Workers: 2,
+		DataDir: filepath.Join(tb.TempDir(), name), Name: name, Workers: 2, Drivers: builtin.Known(),
 		Heartbeat: hub.Heartbeat{MinTTL: time.Second, Grace: time.Second},
 		Raft:      hub.Raft{HeartbeatTimeout: 250 * time.Millisecond, ElectionTimeout: 250 * time.Millisecond, LeaderLease: 200 * time.Millisecond},
 	}

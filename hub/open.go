@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/hub/api"
 	"skerry/hub/audit"
@@ -416,7 +415,7 @@ func (h *Hub) openAPI() error {
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Logins: login.New(login.Config{State: h.store, Wrap: h.keyring, Now: h.cfg.Now, Log: h.log.With("component", "login")}),
 		Access: h.access, Issuer: h.cfg.OIDCIssuer, ACLResetFile: h.dir.File("acl-bootstrap-reset"),
-		Metrics: h.metricsGatherer(), Drivers: builtin.Names(), IsolatedDrivers: builtin.Isolated(), Configs: builtin.Configs(), Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
+		Metrics: h.metricsGatherer(), Drivers: h.cfg.Drivers, Debug: h.cfg.Debug, Logs: h.logTap, EdgeHealth: h.cfg.EdgeHealth, Log: h.log.With("component", "api"),
 	})
 	return err
 }

@@ -13,6 +13,8 @@ import (
 
 	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
+	"skerry/drivers/sim"
+	"skerry/fleet/validate"
 	"skerry/hub"
 	"skerry/hub/state"
 )
@@ -100,7 +102,7 @@ func (h *Hub) runDaemon(ctx context.Context, cfg hub.Config) error {
 func (h *Hub) hubConfig() (hub.Config, error) {
 	cfg := h.c.cfg
 	hc := hub.Config{
-		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2,
+		DataDir: h.Dir, Name: h.Name, Bind: h.ip, HTTPInsecure: true, Workers: 2, Drivers: validate.KnownDrivers{Names: []string{sim.Name}},
 		EdgeCertValidity: cfg.EdgeCertValidity,
 		Heartbeat:        hub.Heartbeat{MinTTL: cfg.MinTTL, Grace: cfg.Grace},
 		Raft:             cfg.Tuning.Raft,

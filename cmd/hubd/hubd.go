@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/cmd/console"
+	"skerry/drivers/builtin"
 	"skerry/fleet"
 	"skerry/hub"
 )
@@ -101,7 +102,7 @@ func (f *Flags) Run(ctx context.Context, version string, out io.Writer) error {
 	if cfg.DataDir == "" {
 		return fleet.Errorf(fleet.CodeInvalid, "a hub needs a data directory").WithHint("name it with --data-dir")
 	}
-	cfg.Log, cfg.Version = log, version
+	cfg.Log, cfg.Version, cfg.Drivers = log, version, builtin.Known()
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {
 		return err

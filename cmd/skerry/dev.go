@@ -16,6 +16,7 @@ import (
 
 	"skerry/cmd/console"
 	"skerry/cmd/edged"
+	"skerry/drivers/builtin"
 	"skerry/edge"
 	"skerry/edge/local"
 	"skerry/edge/secretdirs"
@@ -64,6 +65,7 @@ func dev(ctx context.Context, cfg hub.Config, flags edged.Flags, log *slog.Logge
 		defer func() { err = errors.Join(err, tmpfs.DetachBelow(dir, secretdirs.SourcePrefix), os.RemoveAll(dir)) }()
 	}
 	var started startedEdge
+	cfg.Drivers = builtin.Known()
 	cfg.DataDir, cfg.Log, cfg.Version, cfg.EdgeHealth = filepath.Join(dir, "hub"), log, version, started.checkHealth
 	h, err := hub.Open(ctx, cfg)
 	if err != nil {

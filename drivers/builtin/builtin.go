@@ -98,6 +98,11 @@ func Isolated() []string {
 	return []string{exec.Name, docker.Docker, docker.Podman, wasm.Name, qemu.Name}
 }
 
+// Known returns what a hub has to know of the drivers.
+func Known() validate.KnownDrivers {
+	return validate.KnownDrivers{Names: Names(), Isolated: Isolated(), Configs: Configs()}
+}
+
 // Configs returns, by driver, the functions with which hubs check the config blocks of tasks before any edge
 // does. The block of a simulated task may contain ${…}, so only the edge checks it.
 func Configs() validate.ConfigChecks {

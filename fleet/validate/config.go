@@ -11,6 +11,13 @@ import (
 // them. A driver that has none finds out where the task is started.
 type ConfigChecks map[string]func(config map[string]any) error
 
+// KnownDrivers is what a hub knows of the task drivers of its release, none of which it runs.
+type KnownDrivers struct {
+	Names    []string // that a job may name
+	Isolated []string // those of Names whose tasks always have a file system of their own
+	Configs  ConfigChecks
+}
+
 // Problems returns what is wrong with the config blocks of a job.
 func (c ConfigChecks) Problems(j *fleet.Job) fleet.Problems {
 	var ps fleet.Problems

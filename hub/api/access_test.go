@@ -19,6 +19,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/acl"
 	"skerry/fleet/aclpolicy"
+	"skerry/fleet/validate"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/secrets"
@@ -74,7 +75,7 @@ func newAccessFixture(t *testing.T) *accessFixture {
 	f.hub.pieces = refuseUnsupported
 	a, err := hubapi.New(hubapi.Config{
 		State: f.hub.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: frozenSecrets{secretsOf(f.hub)}, Locks: locksOf(f.hub), Hosts: append(testHosts, "127.0.0.1"),
-		Drivers: []string{"sim"}, Access: access.New(access.Config{State: f.hub.store}), Logins: loginsOf(f.hub),
+		Drivers: validate.KnownDrivers{Names: []string{"sim"}}, Access: access.New(access.Config{State: f.hub.store}), Logins: loginsOf(f.hub),
 	})
 	if err != nil {
 		t.Fatal(err)

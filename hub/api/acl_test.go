@@ -14,6 +14,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/login"
@@ -36,7 +37,7 @@ func newACLHub(tb testing.TB) *aclHub {
 		now: time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)}
 	now := func() time.Time { return a.now }
 	served, err := hubapi.New(hubapi.Config{
-		State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Drivers: []string{"raw_exec"}, Now: now, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub),
+		State: a.hub.store, Cluster: a.hub, Edges: a.hub, Jobs: a.hub, Garbage: a.hub, Events: a.hub, Drivers: validate.KnownDrivers{Names: []string{"raw_exec"}}, Now: now, Secrets: secretsOf(a.hub), Locks: locksOf(a.hub),
 		Access: access.New(access.Config{State: a.hub.store, CatchUp: a.hub.CatchUp, Now: now}), ACLResetFile: a.reset, Audit: a.audit,
 		Logins: login.New(login.Config{State: a.hub.store, Wrap: boundSecrets{}, Now: now}),
 	})

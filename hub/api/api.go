@@ -170,13 +170,10 @@ type Config struct {
 	Access  *access.Resolver // who may do what; nil: everybody everything
 	Logins  *login.Logins    // who may log in by an auth method; nil: nobody
 	Metrics prometheus.Gatherer
-	Drivers []string // that a job may name
-	// IsolatedDrivers are those of Drivers whose tasks have a file system of their own.
-	IsolatedDrivers []string
-	Configs         validate.ConfigChecks
-	Now             func() time.Time
-	NewID           func() string
-	Logs            *logtap.Monitor // copies this hub's log records to listeners; nil: none
+	Drivers validate.KnownDrivers
+	Now     func() time.Time
+	NewID   func() string
+	Logs    *logtap.Monitor // copies this hub's log records to listeners; nil: none
 	// EdgeHealth returns why the edge in this process is unhealthy, or nil; a nil function: there is no edge.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone

@@ -18,6 +18,7 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/fleet/jobspec"
+	"skerry/fleet/validate"
 	hubapi "skerry/hub/api"
 	"skerry/hub/events"
 	"skerry/hub/rollout"
@@ -161,7 +162,7 @@ const nodeID = fleet.NodeID("11111111-1111-4111-8111-111111111111")
 func mustServe(tb testing.TB) (*fakeHub, *httptest.Server, *nomad.Client) {
 	tb.Helper()
 	h := &fakeHub{store: state.New(), leader: "hub1", logs: "hello\nworld\n", pieces: refuseUnsupported}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: []string{"raw_exec", "sim"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: []string{"hub.example", "192.0.2.10"}, Drivers: validate.KnownDrivers{Names: []string{"raw_exec", "sim"}}})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -605,7 +606,7 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"Job":null}`)
 	f.Add(`{"Job":{"TaskGroups":[null]}}`)
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"raw_exec"}}})
 	if err != nil {
 		f.Fatal(err)
 	}

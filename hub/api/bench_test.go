@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"skerry/fleet/validate"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/audit"
@@ -31,7 +32,7 @@ func BenchmarkRegister(b *testing.B) {
 			}
 			defer log.Close()
 			cfg := hubapi.Config{
-				State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"sim"}, Audit: log,
+				State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"sim"}}, Audit: log,
 			}
 			if name == "acl" {
 				cfg.Access = access.New(access.Config{State: h.store})

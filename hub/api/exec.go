@@ -189,7 +189,7 @@ func (a *API) commandIn(r *http.Request, req syncproto.Request) (allocRequest, e
 // can do what the edge's user can. A driver that this release does not know is taken for such a one.
 func (a *API) checkNodeExec(r *http.Request, al *fleet.Alloc, task string) error {
 	if g := al.Group(); g != nil {
-		if t := g.Task(task); t != nil && slices.Contains(a.cfg.IsolatedDrivers, t.Driver) {
+		if t := g.Task(task); t != nil && slices.Contains(a.cfg.Drivers.Isolated, t.Driver) {
 			return nil
 		}
 	}

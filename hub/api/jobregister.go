@@ -72,7 +72,7 @@ func (a *API) nodeWarnings(job *fleet.Job) []string {
 		}
 		return false
 	}
-	lines := validate.DriverWarnings(job, a.cfg.Drivers, func(driver string) bool {
+	lines := validate.DriverWarnings(job, a.cfg.Drivers.Names, func(driver string) bool {
 		return anyNode(func(n *fleet.Node) bool { return n.HasDriver(driver) })
 	})
 	lines = append(lines, validate.HiddenIdentities(job)...)
@@ -113,7 +113,7 @@ func (a *API) decodeJob(r *http.Request, raw json.RawMessage) (*fleet.Job, fleet
 		return job, nil, err
 	}
 	problems = slices.Concat(problems, placement.Problems(job), validate.Job(job), cron.Problems(job, a.cfg.Now()), validate.Unsupported(job), a.namespaceProblems(r, job))
-	return job, slices.Concat(problems, a.cfg.Configs.Problems(job), a.regionProblems(job), tooLarge(job)), nil
+	return job, slices.Concat(problems, a.cfg.Drivers.Configs.Problems(job), a.regionProblems(job), tooLarge(job)), nil
 }
 
 // clearHubFields clears the fields that only hubs set, and adds those that were set to job.Ignored. So a

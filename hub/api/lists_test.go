@@ -14,6 +14,7 @@ import (
 
 	"skerry/api"
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
@@ -135,7 +136,7 @@ type listFixture struct {
 
 func newListFixture(t *testing.T) *listFixture {
 	h := &fakeHub{store: state.New(), leader: "hub1"}
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"sim"},
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"sim"}},
 		Access: access.New(access.Config{State: h.store})})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/api"
+	"skerry/fleet/validate"
 	hubapi "skerry/hub/api"
 )
 
@@ -261,7 +262,7 @@ func FuzzLists(f *testing.F) {
 	h, _, c := mustServe(f)
 	mustJobs(f, c, 3)
 	mustPlace(f, h, "j01")
-	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: []string{"raw_exec"}})
+	a, err := hubapi.New(hubapi.Config{State: h.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: secretsOf(h), Locks: locksOf(h), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"raw_exec"}}})
 	if err != nil {
 		f.Fatal(err)
 	}

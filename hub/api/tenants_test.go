@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"skerry/fleet"
+	"skerry/fleet/validate"
 	"skerry/hub/access"
 	hubapi "skerry/hub/api"
 	"skerry/hub/state"
@@ -94,7 +95,7 @@ func (w *tenants) registerJobOf(namespace, id, group string) {
 // putUnfrozen makes a change by a hub without access control.
 func (w *tenants) putUnfrozen(path, body string) {
 	w.t.Helper()
-	a, err := hubapi.New(hubapi.Config{State: w.hub.store, Cluster: w.hub, Edges: w.hub, Jobs: w.hub, Garbage: w.hub, Events: w.hub, Secrets: secretsOf(w.hub), Locks: locksOf(w.hub), Hosts: testHosts, Drivers: []string{"sim"}})
+	a, err := hubapi.New(hubapi.Config{State: w.hub.store, Cluster: w.hub, Edges: w.hub, Jobs: w.hub, Garbage: w.hub, Events: w.hub, Secrets: secretsOf(w.hub), Locks: locksOf(w.hub), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"sim"}}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
