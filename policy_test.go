@@ -35,7 +35,7 @@ syncproto/transport     < fleet syncproto
 syncproto               < fleet
 api                     < fleet
 client                  < fleet api
-drivers                 < fleet devices
+drivers                 < fleet
 devices                 < fleet
 
 hub/state               < fleet syncproto

@@ -37,16 +37,13 @@ type Meter interface {
 
 // Reservation is the set of nodes, mounts and variables for a task that uses devices.
 type Reservation struct {
-	Nodes  []Node
+	Nodes  []fleet.DeviceNode
 	Mounts []Mount
 	Env    map[string]string
 	// CDI are the devices' names in the Container Device Interface. A container runtime that knows them adds what their
 	// vendor says they need, beside the above.
 	CDI []string
 }
-
-// Node is a device node that a task gets. Permissions are those of cgroups: r, w and m (mknod).
-type Node struct{ HostPath, TaskPath, Permissions string }
 
 // Mount is a file or folder of the machine that a task gets with a device.
 type Mount struct {
@@ -66,7 +63,7 @@ type Measurement struct {
 // Found is a device with its nodes. Finders return Find and Reserve from it.
 type Found struct {
 	fleet.Device
-	Nodes []Node
+	Nodes []fleet.DeviceNode
 	// Path is the path of the device in a task, or "" if no program would open one.
 	Path string
 	// Err says why a task cannot use the device, or is nil.

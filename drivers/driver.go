@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"time"
 
-	"skerry/devices"
 	"skerry/fleet"
 )
 
@@ -135,7 +134,7 @@ type TaskConfig struct {
 	KillTimeout time.Duration
 	User        string // name or id of a user; "": the driver's default
 	Mounts      []Mount
-	Devices     []devices.Node
+	Devices     []fleet.DeviceNode
 	CDI         []string // names of Devices in the Container Device Interface, for a runtime that knows them
 	Network     Network
 }

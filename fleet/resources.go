@@ -87,3 +87,6 @@ type Device struct {
 	ID         string
 	Attributes map[string]string
 }
+
+// DeviceNode is a device node that a task gets. Permissions are those of cgroups: r, w and m (mknod).
+type DeviceNode struct{ HostPath, TaskPath, Permissions string }

@@ -78,7 +78,7 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 				continue
 			}
 			found = append(found, devices.Found{
-				Device: s.describeDevice(s.roots.SysPath("class", c.class, name), name), Nodes: []devices.Node{node}, Path: node.TaskPath,
+				Device: s.describeDevice(s.roots.SysPath("class", c.class, name), name), Nodes: []fleet.DeviceNode{node}, Path: node.TaskPath,
 			})
 		}
 	}

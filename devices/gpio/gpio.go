@@ -57,7 +57,7 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 			d.ID = fmt.Sprintf("%s#%d", hardware, n)
 		}
 		count[hardware]++
-		found = append(found, devices.Found{Device: d, Nodes: []devices.Node{node}, Path: node.TaskPath})
+		found = append(found, devices.Found{Device: d, Nodes: []fleet.DeviceNode{node}, Path: node.TaskPath})
 	}
 	return found, nil
 }

@@ -197,7 +197,7 @@ func (f *Finder) toFound(g *gpu, driver string) devices.Found {
 	node, err := f.cfg.Roots.Node("nvidia" + g.Minor)
 	one.Err = err
 	if err == nil {
-		one.Nodes = []devices.Node{node}
+		one.Nodes = []fleet.DeviceNode{node}
 	}
 	return one
 }
@@ -230,17 +230,17 @@ func (f *Finder) toFoundInstance(g *gpu, m *mig, names []migName, driver string)
 
 // capabilityNode returns the node below /dev/nvidia-caps of a MIG capability. The driver lists the minors of all
 // capabilities in one file.
-func (f *Finder) capabilityNode(capability string) (devices.Node, error) {
+func (f *Finder) capabilityNode(capability string) (fleet.DeviceNode, error) {
 	minors, err := readLines(filepath.Join(f.cfg.Proc, "driver", "nvidia-caps", "mig-minors"))
 	if err != nil {
-		return devices.Node{}, fmt.Errorf("read MIG capabilities: %w", err)
+		return fleet.DeviceNode{}, fmt.Errorf("read MIG capabilities: %w", err)
 	}
 	for _, line := range minors {
 		if name, minor, _ := strings.Cut(line, " "); name == capability {
 			return f.cfg.Roots.Node("nvidia-caps", "nvidia-cap"+minor)
 		}
 	}
-	return devices.Node{}, fmt.Errorf("MIG capability %s: %w", capability, devices.ErrUnplugged)
+	return fleet.DeviceNode{}, fmt.Errorf("MIG capability %s: %w", capability, devices.ErrUnplugged)
 }
 
 // migName is a MIG instance as nvidia-smi -L names it.

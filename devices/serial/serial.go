@@ -52,7 +52,7 @@ func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
 		byID := node
 		byID.TaskPath = filepath.Join("/dev/serial/by-id", link)
 		found = append(found, devices.Found{
-			Device: s.describeDevice(link, tty), Nodes: []devices.Node{node, byID}, Path: byID.TaskPath,
+			Device: s.describeDevice(link, tty), Nodes: []fleet.DeviceNode{node, byID}, Path: byID.TaskPath,
 		})
 	}
 	return found, nil

@@ -63,7 +63,7 @@ func TestReserve(t *testing.T) {
 	r, err := serial.New(roots).Reserve(t.Context(), []string{ftdi})
 	tty := filepath.Join(roots.Dev, "ttyUSB0")
 	want := devices.Reservation{
-		Nodes: []devices.Node{
+		Nodes: []fleet.DeviceNode{
 			{HostPath: tty, TaskPath: "/dev/ttyUSB0", Permissions: "rwm"},
 			{HostPath: tty, TaskPath: "/dev/serial/by-id/" + ftdi, Permissions: "rwm"},
 		},

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"skerry/devices"
+	"skerry/fleet"
 )
 
 const (
@@ -129,12 +130,12 @@ func (r Roots) Ancestor(dir string, files ...string) string {
 
 // Node returns the device node of that name with all permissions, which a task sees below /dev. A missing one
 // is an error that wraps devices.ErrUnplugged.
-func (r Roots) Node(elem ...string) (devices.Node, error) {
+func (r Roots) Node(elem ...string) (fleet.DeviceNode, error) {
 	host := r.DevPath(elem...)
 	if _, err := os.Stat(host); err != nil {
-		return devices.Node{}, fmt.Errorf("find device node %s: %w", host, errors.Join(devices.ErrUnplugged, err))
+		return fleet.DeviceNode{}, fmt.Errorf("find device node %s: %w", host, errors.Join(devices.ErrUnplugged, err))
 	}
-	return devices.Node{
+	return fleet.DeviceNode{
 		HostPath: host, TaskPath: filepath.Join(append([]string{"/dev"}, elem...)...), Permissions: "rwm",
 	}, nil
 }

@@ -143,7 +143,7 @@ func (s scanner) toFoundDevices(found []device) []devices.Found {
 		}}
 		node, err := s.roots.Node("bus", "usb", numberOfNode(d.busNumber), numberOfNode(d.deviceNumber))
 		if err == nil {
-			one.Nodes, one.Path = []devices.Node{node}, node.TaskPath
+			one.Nodes, one.Path = []fleet.DeviceNode{node}, node.TaskPath
 		}
 		one.Err = err
 		list = append(list, one)

@@ -14,6 +14,7 @@ import (
 	"skerry/devices/devicetest"
 	"skerry/devices/sysfs"
 	"skerry/devices/usb"
+	"skerry/fleet"
 )
 
 // mustSysfs makes a sysfs from testdata/bus.txt and returns its root.
@@ -56,7 +57,7 @@ func TestReserve(t *testing.T) {
 	roots := sysfs.Roots{Sys: mustSysfs(t), Dev: devicetest.MustTree(t, map[string]string{"bus/usb/001/004": ""})}
 	r, err := usb.New(roots).Reserve(t.Context(), []string{"0403:6001:A50285BI"})
 	want := devices.Reservation{
-		Nodes: []devices.Node{{HostPath: filepath.Join(roots.Dev, "bus/usb/001/004"), TaskPath: "/dev/bus/usb/001/004", Permissions: "rwm"}},
+		Nodes: []fleet.DeviceNode{{HostPath: filepath.Join(roots.Dev, "bus/usb/001/004"), TaskPath: "/dev/bus/usb/001/004", Permissions: "rwm"}},
 		Env:   map[string]string{"USB_VISIBLE_DEVICES": "0403:6001:A50285BI", "USB_DEVICE_PATHS": "/dev/bus/usb/001/004"},
 	}
 	if err != nil || !reflect.DeepEqual(r, want) {

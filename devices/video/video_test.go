@@ -68,7 +68,7 @@ func TestReserve(t *testing.T) {
 	roots := mustRoots(t)
 	r, err := video.New(roots).Reserve(t.Context(), []string{"usb-046d_C270_9F3C"})
 	want := devices.Reservation{
-		Nodes: []devices.Node{
+		Nodes: []fleet.DeviceNode{
 			{HostPath: filepath.Join(roots.Dev, "video0"), TaskPath: "/dev/video0", Permissions: "rwm"},
 			{HostPath: filepath.Join(roots.Dev, "video10"), TaskPath: "/dev/video10", Permissions: "rwm"},
 		},

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"skerry/devices"
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/exec"
@@ -153,7 +152,7 @@ cat /etc/resolv.conf; cat /etc/hosts; cat /proc/net/dev | grep -c :; [ -c /dev/f
 		t.Fatal(err)
 	}
 	cfg.Mounts = []drivers.Mount{{Source: shared, Target: "/greeting", ReadOnly: true}}
-	cfg.Devices = []devices.Node{{HostPath: "/dev/null", TaskPath: "/dev/fuse9", Permissions: "rw"}}
+	cfg.Devices = []fleet.DeviceNode{{HostPath: "/dev/null", TaskPath: "/dev/fuse9", Permissions: "rw"}}
 	cfg.Network = drivers.Network{
 		Mode: fleet.NetworkNone, Hostname: "shop-7", Hosts: []string{"10.0.0.9 till"},
 		DNS: &fleet.DNSConfig{Servers: []string{"10.0.0.53"}, Searches: []string{"shop"}},
@@ -271,7 +270,7 @@ func TestStartErrors(t *testing.T) {
 	for want, change := range map[string]func(cfg *drivers.TaskConfig){
 		"no-such-program":  func(cfg *drivers.TaskConfig) { cfg.Config["command"] = "/local/no-such-program" },
 		"no such user":     func(cfg *drivers.TaskConfig) { cfg.User = "somebody-else" },
-		"open device":      func(cfg *drivers.TaskConfig) { cfg.Devices = []devices.Node{{HostPath: "/dev/no-such"}} },
+		"open device":      func(cfg *drivers.TaskConfig) { cfg.Devices = []fleet.DeviceNode{{HostPath: "/dev/no-such"}} },
 		"no-such-volume":   func(cfg *drivers.TaskConfig) { cfg.Mounts = []drivers.Mount{{Source: "/no-such-volume", Target: "/v"}} },
 		"folder of the":    func(cfg *drivers.TaskConfig) { mustReplaceByLink(t, cfg.LocalDir) },
 		"/no-such-network": func(cfg *drivers.TaskConfig) { cfg.Network.Namespace = "/no-such-network" },

@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"skerry/devices"
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/qemu"
@@ -420,7 +419,7 @@ func TestRefused(t *testing.T) {
 		{"cut off", "it is cut off", qcow2(nil)[:2<<16], nil, nil},
 		{"little memory", "a qemu task has from 128", make([]byte, 512), nil, func(cfg *drivers.TaskConfig) { cfg.Resources.MemoryMB = 64 }},
 		{"devices", "a qemu task gets no devices", make([]byte, 512), nil, func(cfg *drivers.TaskConfig) {
-			cfg.Devices = []devices.Node{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
+			cfg.Devices = []fleet.DeviceNode{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
 		}},
 		{"an unknown port", `port_map names "http"`, make([]byte, 512), map[string]any{"image_path": "disk,1.img", "port_map": map[string]any{"http": 80}}, nil},
 		{"a forbidden flag", "does not allow --monitor", make([]byte, 512), map[string]any{"image_path": "disk,1.img", "args": []any{"-device", "x", "--monitor", "stdio"}}, nil},

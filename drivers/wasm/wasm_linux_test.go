@@ -14,7 +14,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"skerry/devices"
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/supervised"
@@ -198,7 +197,7 @@ func TestWithoutUserAndDevices(t *testing.T) {
 	for want, change := range map[string]func(cfg *drivers.TaskConfig){
 		"have no user": func(cfg *drivers.TaskConfig) { cfg.User = "nobody" },
 		"has no devices": func(cfg *drivers.TaskConfig) {
-			cfg.Devices = []devices.Node{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
+			cfg.Devices = []fleet.DeviceNode{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
 		},
 	} {
 		cfg := mustConfig(t)

@@ -40,7 +40,7 @@ func (f *fakeFinder) found() []devices.Found {
 	for _, id := range f.ids {
 		all = append(all, devices.Found{
 			Device: fleet.Device{Kind: f.kind, ID: id},
-			Nodes:  []devices.Node{{HostPath: "/dev/" + id, TaskPath: "/dev/" + id, Permissions: "rwm"}},
+			Nodes:  []fleet.DeviceNode{{HostPath: "/dev/" + id, TaskPath: "/dev/" + id, Permissions: "rwm"}},
 		})
 	}
 	return all
