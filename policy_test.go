@@ -55,7 +55,7 @@ hub/members             < fleet
 hub/transit             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/secrets             < fleet hub/rpc hub/state
-hub/workload            < fleet syncproto hub/secrets hub/state
+hub/workload            < fleet syncproto hub/state
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state

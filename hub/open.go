@@ -296,7 +296,7 @@ func (h *Hub) openEdges() error {
 		Hub: h.hubID(), State: h.store, Apply: h.node, Beats: h.liveness,
 		Hubs: h.quicAddrs, Term: h.node.Term, Led: func() bool { _, _, ok := h.node.Leader(); return ok },
 		Elsewhere: h.remote, Renew: h.remote.RenewLease, Now: h.cfg.Now, Decrypt: h.decryptVariable, CAs: h.own.Accepted,
-		Sign:              &workload.Signer{Keys: signingKeys{h}, Issuer: h.cfg.OIDCIssuer, Now: h.cfg.Now},
+		Sign:              &workload.Signer{Key: h.signingKey, Issuer: h.cfg.OIDCIssuer, Now: h.cfg.Now},
 		LocalCapabilities: func(v *state.View, policies []string) []string { return h.access.LocalCapabilities(v, policies) },
 		Log:               h.log.With("component", "gateway"),
 	})

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"context"
+	"crypto/rsa"
 
 	"skerry/fleet"
 	"skerry/hub/secrets"
@@ -23,10 +24,8 @@ func (h *Hub) decryptVariable(v *state.Variable) (fleet.VariableItems, error) {
 	return h.secrets.Decrypt(v)
 }
 
-// signingKeys is the access of the gateway, which is opened first, to the keys that sign identities.
-type signingKeys struct{ h *Hub }
-
-// SigningKey implements workload.Keys.
-func (k signingKeys) SigningKey(ctx context.Context) (secrets.SigningKey, error) {
-	return k.h.secrets.SigningKey(ctx)
+// signingKey returns the key that signs identities, and its id, to the gateway, which is opened before the secrets.
+func (h *Hub) signingKey(ctx context.Context) (string, *rsa.PrivateKey, error) {
+	key, err := h.secrets.SigningKey(ctx)
+	return key.KeyID, key.Private, err
 }

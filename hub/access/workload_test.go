@@ -17,7 +17,6 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/acl"
 	"skerry/hub/access"
-	"skerry/hub/secrets"
 	"skerry/hub/state"
 	"skerry/hub/workload"
 )
@@ -31,8 +30,8 @@ const (
 // fixedKey is the signing key of the root key "k1".
 type fixedKey struct{ private *rsa.PrivateKey }
 
-func (k fixedKey) SigningKey(context.Context) (secrets.SigningKey, error) {
-	return secrets.SigningKey{KeyID: "k1", Private: k.private}, nil
+func (k fixedKey) signingKey(context.Context) (string, *rsa.PrivateKey, error) {
+	return "k1", k.private, nil
 }
 
 // workloads is a cluster with access control, where an allocation of the job shop runs.
@@ -51,7 +50,7 @@ func newWorkloads(t *testing.T) *workloads {
 	}
 	w.key = fixedKey{private}
 	w.Resolver = access.New(access.Config{State: w.store, Issuer: issuer, Now: func() time.Time { return w.now }})
-	w.Signer = workload.Signer{Keys: w.key, Issuer: issuer, Now: func() time.Time { return w.now }}
+	w.Signer = workload.Signer{Key: w.key.signingKey, Issuer: issuer, Now: func() time.Time { return w.now }}
 	public, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
 	if err != nil {
 		t.Fatal(err)

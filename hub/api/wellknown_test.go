@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -26,6 +27,18 @@ import (
 	"skerry/syncproto/nodekey"
 )
 
+// newSigner returns a signer of identities with the key of the hub's secrets.
+func (a *aclHub) newSigner(issuer string) workload.Signer {
+	keys := secretsOf(a.hub)
+	return workload.Signer{
+		Key: func(ctx context.Context) (string, *rsa.PrivateKey, error) {
+			key, err := keys.SigningKey(ctx)
+			return key.KeyID, key.Private, err
+		},
+		Issuer: issuer, Now: func() time.Time { return a.now },
+	}
+}
+
 // signIdentity places an allocation of the job shop, and signs an identity of its task.
 func (a *aclHub) signIdentity(issuer string, w *fleet.WorkloadIdentity) (fleet.AllocID, string) {
 	a.tb.Helper()
@@ -41,7 +54,7 @@ func (a *aclHub) signIdentity(issuer string, w *fleet.WorkloadIdentity) (fleet.A
 		TaskGroup: "web", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientPending,
 	}
 	mustApply(a.tb, a.hub, state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{nodeID: {placed}}}, Jobs: []*fleet.Job{job}, Now: 4})
-	signer := workload.Signer{Keys: secretsOf(a.hub), Issuer: issuer, Now: func() time.Time { return a.now }}
+	signer := a.newSigner(issuer)
 	made, err := signer.SignIdentity(a.tb.Context(), &placed, "main", w)
 	mustSucceed(a.tb, err)
 	return placed.ID, made.Text
@@ -128,7 +141,7 @@ func (emptyJournal) Handles(context.Context, fleet.AllocID) (map[string][]byte, 
 func (a *aclHub) signIdentityAgain(t *testing.T, issuer string) (fleet.AllocID, string) {
 	t.Helper()
 	for alloc := range a.hub.store.View().AllocsByNode(nodeID) {
-		signer := workload.Signer{Keys: secretsOf(a.hub), Issuer: issuer, Now: func() time.Time { return a.now }}
+		signer := a.newSigner(issuer)
 		made, err := signer.SignIdentity(context.Background(), alloc, "main", &fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, TTL: time.Hour})
 		mustSucceed(t, err)
 		return alloc.ID, made.Text

@@ -9,6 +9,7 @@ package workload
 
 import (
 	"context"
+	"crypto/rsa"
 	"crypto/x509"
 	"encoding/json"
 	"slices"
@@ -18,7 +19,6 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 
 	"skerry/fleet"
-	"skerry/hub/secrets"
 	"skerry/hub/state"
 	"skerry/syncproto/nodekey"
 )
@@ -72,14 +72,10 @@ func (a *audience) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(a))
 }
 
-// Keys gives the key that signs.
-type Keys interface {
-	SigningKey(ctx context.Context) (secrets.SigningKey, error)
-}
-
 // Signer signs tokens. It is safe for concurrent use.
 type Signer struct {
-	Keys   Keys
+	// Key returns the key that signs, and its id.
+	Key    func(ctx context.Context) (id string, key *rsa.PrivateKey, err error)
 	Issuer string // "": tokens name none
 	Now    func() time.Time
 }
@@ -100,12 +96,12 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 	if w.TTL > 0 {
 		t.Expires = now + seconds(w.TTL)
 	}
-	key, err := s.Keys.SigningKey(ctx)
+	keyID, key, err := s.Key(ctx)
 	if err != nil {
 		return Token{}, err
 	}
-	t.KeyID = key.KeyID
-	t.Text, err = signClaims(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key.Private, KeyID: key.KeyID}}, t.Claims)
+	t.KeyID = keyID
+	t.Text, err = signClaims(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: keyID}}, t.Claims)
 	if err != nil {
 		return Token{}, fleet.Errorf(fleet.CodeInternal, "sign identity %s of task %s: %w", w.Name, task, err)
 	}

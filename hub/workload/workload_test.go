@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"skerry/fleet"
-	"skerry/hub/secrets"
 	"skerry/hub/state"
 	"skerry/hub/state/statetest"
 	"skerry/hub/workload"
@@ -21,8 +20,8 @@ import (
 
 type fixedKey struct{ private *rsa.PrivateKey }
 
-func (k fixedKey) SigningKey(context.Context) (secrets.SigningKey, error) {
-	return secrets.SigningKey{KeyID: "k1", Private: k.private}, nil
+func (k fixedKey) signingKey(context.Context) (string, *rsa.PrivateKey, error) {
+	return "k1", k.private, nil
 }
 
 // newSigner returns a signer, and the state with its public key.
@@ -39,7 +38,7 @@ func newSigner(tb testing.TB, issuer string) (*workload.Signer, *state.View) {
 	log := statetest.NewLog()
 	log.MustApply(tb, state.RootKeyStore{Key: state.RootKey{RootKey: fleet.RootKey{KeyID: "k1"}, Wrapped: []byte{1}, WrappedBy: "s", Signing: &state.SigningKey{Public: public, Wrapped: []byte{1}, WrappedBy: "s"}}})
 	log.MustApply(tb, state.RootKeyStore{Key: state.RootKey{RootKey: fleet.RootKey{KeyID: "k2"}, Wrapped: []byte{1}, WrappedBy: "s"}})
-	return &workload.Signer{Keys: fixedKey{private}, Issuer: issuer, Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}, log.Store.View()
+	return &workload.Signer{Key: fixedKey{private}.signingKey, Issuer: issuer, Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}, log.Store.View()
 }
 
 func shopAlloc() *fleet.Alloc {
