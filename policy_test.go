@@ -39,7 +39,7 @@ drivers                 < fleet
 devices                 < fleet
 
 hub/state               < fleet syncproto
-hub/access              < fleet hub/state hub/workload
+hub/access              < fleet syncproto hub/state hub/workload
 hub/rpc                 < fleet syncproto
 hub/broker              < fleet hub/rpc hub/state
 hub/planner             < fleet hub/rpc hub/state
@@ -55,7 +55,7 @@ hub/members             < fleet
 hub/transit             < fleet
 hub/pki                 < fleet syncproto hub/rpc hub/state
 hub/secrets             < fleet hub/rpc hub/state
-hub/workload            < fleet syncproto hub/state
+hub/workload            < fleet syncproto
 hub/snapshot            < fleet hub/rpc hub/state
 hub/bootstrap           < fleet hub/consensus hub/pki hub/rpc hub/state
 hub/events              < fleet api hub/state

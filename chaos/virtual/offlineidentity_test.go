@@ -11,6 +11,7 @@ import (
 	"skerry/chaos/fabric"
 	"skerry/fleet"
 	"skerry/fleet/validate"
+	"skerry/hub/access"
 	"skerry/hub/state"
 	"skerry/hub/workload"
 )
@@ -31,9 +32,9 @@ func (o *offlineTask) mustSign(when string, node fleet.NodeID) (claims workload.
 	if err != nil {
 		o.Fatal(err)
 	}
-	claims, err = workload.Verify(o.state(), string(b))
+	claims, err = workload.Verify(string(b), o.state().IdentityKey)
 	if err == nil {
-		_, err = claims.Check(o.state(), time.Now(), "")
+		_, err = access.CheckIdentity(o.state(), &claims, time.Now(), "")
 	}
 	if err != nil || claims.SignedBy != node || claims.AllocID != o.alloc {
 		o.Fatalf("%s: signed by %q of %q, %v", when, claims.SignedBy, claims.AllocID, err)
@@ -60,7 +61,7 @@ func TestOfflineIdentities(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		o.mustSign("with a link", "")
-		published := workload.NodeKeyID(o.state(), node)
+		published, _ := o.state().PublishedIdentityKey(node)
 		if published == "" {
 			t.Fatal("the key of the edge is not published")
 		}
@@ -92,11 +93,11 @@ func TestOfflineIdentities(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		claims, err := workload.Verify(o.state(), string(b))
+		claims, err := workload.Verify(string(b), o.state().IdentityKey)
 		if err != nil || claims.SignedBy != node || claims.IssuedAt < began.Unix() {
 			t.Errorf("with a clock in 1970: issued at %d, %v", claims.IssuedAt, err)
 		}
-		if _, err := claims.Check(o.state(), time.Now(), ""); err == nil {
+		if _, err := access.CheckIdentity(o.state(), &claims, time.Now(), ""); err == nil {
 			t.Error("the edge does not know how long it was off, and its token counts")
 		}
 
@@ -104,11 +105,11 @@ func TestOfflineIdentities(t *testing.T) {
 		mustCome(t, c, 10*time.Minute, "the edge is back", func(v *state.View) bool { return nodesThatAre(v, fleet.NodeReady) == 1 })
 		time.Sleep(time.Minute)
 		o.mustSign("with a link again", "")
-		if now := workload.NodeKeyID(o.state(), node); now == "" || now == published {
+		if now, _ := o.state().PublishedIdentityKey(node); now == "" || now == published {
 			t.Errorf("the published key is %q, and was %q before the agent started again", now, published)
 		}
 		mustDo(t, c, "PUT", "/v1/node/"+string(node)+"/revoke", map[string]string{"Reason": "stolen"}, nil)
-		if now := workload.NodeKeyID(o.state(), node); now != "" {
+		if now, _ := o.state().PublishedIdentityKey(node); now != "" {
 			t.Errorf("the key %s of a revoked node is published", now)
 		}
 	})

@@ -68,7 +68,7 @@ func TestAWeekWithoutHubsAndSources(t *testing.T) {
 		readToken := func() string {
 			t.Helper()
 			b, err := os.ReadFile(filepath.Join(root, "secrets", "nomad_token"))
-			if claims, refused := workload.Verify(lead(t, c).State().View(), string(b)); err != nil || refused != nil || claims.AllocID != id {
+			if claims, refused := workload.Verify(string(b), lead(t, c).State().View().IdentityKey); err != nil || refused != nil || claims.AllocID != id {
 				t.Fatalf("the token %q of %+v: %v, %v", b, claims, err, refused)
 			}
 			return string(b)

@@ -42,13 +42,13 @@ func (r *Resolver) resolveWorkload(v *state.View, now generation, hash [sha256.S
 	current := r.generation == now
 	r.mu.RUnlock()
 	if claims == nil {
-		verified, err := workload.Verify(v, token)
+		verified, err := workload.Verify(token, v.IdentityKey)
 		if err != nil {
 			return nil, err
 		}
 		claims = &verified
 	}
-	a, err := claims.Check(v, r.newestTime(), r.cfg.Issuer)
+	a, err := CheckIdentity(v, claims, r.newestTime(), r.cfg.Issuer)
 	if err != nil {
 		return &Actor{Workload: claims, ACL: acl.New()}, err
 	}

@@ -26,7 +26,6 @@ import (
 	"skerry/hub/access"
 	"skerry/hub/login"
 	"skerry/hub/state"
-	"skerry/hub/workload"
 	"skerry/internal/logtap"
 	"skerry/syncproto"
 )
@@ -199,7 +198,7 @@ type API struct {
 	endpoints []endpoint
 	byRoute   map[string]http.HandlerFunc
 	tries     *login.Tries // of those who log in
-	keySets   workload.KeySets
+	keys      keyCache
 }
 
 // New returns the API with all its routes. It starts nothing. It fails if a required field of cfg is nil.

@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"skerry/fleet/acl"
+	"skerry/hub/state"
+	"skerry/hub/workload"
 )
 
 // Endpoint is the declaration of an endpoint.
@@ -29,8 +31,16 @@ func (a *API) ServeUndeclared() error {
 	return a.serveEndpoints([]endpoint{{"GET", "/v1/undeclared", requirement{}, a.serveMetrics}})
 }
 
+// KeyCache has the public keys of all tokens that may be valid.
+type KeyCache = keyCache
+
+// AllKeys returns the keys of the hubs, and of the edges that may sign.
+func (k *keyCache) AllKeys(v *state.View) []workload.PublicKey { return k.allKeys(v) }
+
 // These functions are tested by themselves.
 var (
+	HubKeys      = hubKeys
+	NodeKeys     = nodeKeys
 	ExecFrames   = execFrames
 	CloseText    = closeText
 	IsIgnoredKey = isIgnored

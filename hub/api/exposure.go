@@ -9,7 +9,6 @@ import (
 	"skerry/api"
 	"skerry/fleet"
 	"skerry/hub/state"
-	"skerry/hub/workload"
 	"skerry/syncproto/nodekey"
 )
 
@@ -18,7 +17,8 @@ import (
 func (a *API) nodeExposure(v *state.View, r *http.Request, _ query, n *fleet.Node) (any, fleet.Index, error) {
 	answer := api.NodeExposure{NodeID: n.ID, Name: n.Name, Variables: []api.ExposedVariable{}, Allocations: []api.ExposedAlloc{}, Identities: []api.ExposedIdentity{}}
 	if key := n.Attributes[nodekey.Attribute]; key != "" {
-		answer.IdentityKey, answer.Published = nodekey.ID(n.ID, key), workload.NodeKeyID(v, n.ID) != ""
+		published, _ := v.PublishedIdentityKey(n.ID)
+		answer.IdentityKey, answer.Published = nodekey.ID(n.ID, key), published != ""
 	}
 	if since := lostSince(n); since != 0 {
 		at := time.Unix(0, since).UTC()

@@ -35,27 +35,27 @@ func (a *API) wellKnownEndpoints() []endpoint {
 // also while there is no leader.
 func (a *API) serveKeySet(w http.ResponseWriter, r *http.Request) {
 	v := a.cfg.State.View()
-	a.writeKeySet(w, r, max(v.TableIndex("root_keys"), v.TableIndex("nodes"), v.TableIndex("allocs")), a.keySets.AllKeys(v))
+	a.writeKeySet(w, r, max(v.TableIndex("root_keys"), v.TableIndex("nodes"), v.TableIndex("allocs")), a.keys.allKeys(v))
 }
 
 // serveHubKeySet answers with the keys of the hubs alone, which the issuer of the hubs names: who trusts the hubs does not
 // have to trust each edge.
 func (a *API) serveHubKeySet(w http.ResponseWriter, r *http.Request) {
 	v := a.cfg.State.View()
-	a.writeKeySet(w, r, v.TableIndex("root_keys"), workload.HubKeys(v))
+	a.writeKeySet(w, r, v.TableIndex("root_keys"), hubKeys(v))
 }
 
 // serveNodeKeySet answers with the key of one node's edge, if it may sign.
 func (a *API) serveNodeKeySet(w http.ResponseWriter, r *http.Request) {
 	v := a.cfg.State.View()
-	a.writeKeySet(w, r, max(v.TableIndex("nodes"), v.TableIndex("allocs")), workload.NodeKeys(v, fleet.NodeID(r.PathValue("id"))))
+	a.writeKeySet(w, r, max(v.TableIndex("nodes"), v.TableIndex("allocs")), nodeKeys(v, fleet.NodeID(r.PathValue("id"))))
 }
 
 // writeKeySet answers with a set of keys.
-func (a *API) writeKeySet(w http.ResponseWriter, r *http.Request, index fleet.Index, set any) {
+func (a *API) writeKeySet(w http.ResponseWriter, r *http.Request, index fleet.Index, keys []workload.PublicKey) {
 	a.setAnswerHeaders(w, index)
 	w.Header().Set("Cache-Control", keySetMaxAge)
-	a.writeAnswer(w, r, set)
+	a.writeAnswer(w, r, workload.KeySet(keys))
 }
 
 // serveDiscovery answers with what OIDC clients look for at the issuer of the hubs.
@@ -66,7 +66,7 @@ func (a *API) serveDiscovery(w http.ResponseWriter, r *http.Request) {
 // serveNodeDiscovery answers with what OIDC clients look for at the issuer of a node's edge.
 func (a *API) serveNodeDiscovery(w http.ResponseWriter, r *http.Request) {
 	node := fleet.NodeID(r.PathValue("id"))
-	if workload.NodeKeyID(a.cfg.State.View(), node) == "" {
+	if id, _ := a.cfg.State.View().PublishedIdentityKey(node); id == "" {
 		a.writeError(w, fleet.Errorf(fleet.CodeNotFound, "node %s signs no identities", node))
 		return
 	}

@@ -71,7 +71,7 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 	if len(wanted) == 0 {
 		return 0, nil
 	}
-	published := workload.NodeKeyID(view, i.s.node)
+	published, _ := view.PublishedIdentityKey(i.s.node)
 	if i.held == nil || i.toldKey != published {
 		if err := i.exchangeTokens(ctx, nil, published); err != nil {
 			return 0, err

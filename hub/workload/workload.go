@@ -1,25 +1,23 @@
 // Package workload signs and verifies the identities of workloads: tokens (JWT, RS256) that say which task of which
 // allocation somebody is, with Nomad's claims.
 //
-// The hub's gateway signs for the edges that have the allocations. hub/access verifies what a request shows, and hub/api
-// publishes the public keys. The keys are those of package secrets, in the replicated state. Edges sign tokens of their own
-// tasks (ES256) while no hub is in reach: nodes.go publishes their keys, and says which of their tokens count. The package
-// starts no goroutine and persists nothing.
+// The hub's gateway signs for the edges that have the allocations. hub/access verifies what a request shows and says whether
+// it counts, and hub/api publishes the public keys. The keys are those of package secrets, in the replicated state. Edges sign
+// tokens of their own tasks (ES256) while no hub is in reach. The package starts no goroutine and persists nothing.
 package workload
 
 import (
 	"context"
+	"crypto"
+	"crypto/ecdsa"
 	"crypto/rsa"
-	"crypto/x509"
 	"encoding/json"
-	"slices"
 	"strings"
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
 
 	"skerry/fleet"
-	"skerry/hub/state"
 	"skerry/syncproto/nodekey"
 )
 
@@ -94,7 +92,7 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 		Namespace: a.Namespace, JobID: a.JobOfIdentity(), AllocID: a.ID, Task: task,
 	}}
 	if w.TTL > 0 {
-		t.Expires = now + seconds(w.TTL)
+		t.Expires = now + Seconds(w.TTL)
 	}
 	keyID, key, err := s.Key(ctx)
 	if err != nil {
@@ -108,8 +106,8 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 	return t, nil
 }
 
-// seconds is how long a token of an identity lasts, in the unit of its claims.
-func seconds(ttl time.Duration) int64 { return int64(max(ttl, time.Second) / time.Second) }
+// Seconds is how long a token of an identity lasts, in the unit of its claims.
+func Seconds(ttl time.Duration) int64 { return int64(max(ttl, time.Second) / time.Second) }
 
 func signClaims(key jose.SigningKey, c Claims) (string, error) {
 	signer, err := jose.NewSigner(key, (&jose.SignerOptions{}).WithType("JWT"))
@@ -130,118 +128,55 @@ func signClaims(key jose.SigningKey, c Claims) (string, error) {
 // IsToken reports whether a text has the form of a token: three parts with dots between them.
 func IsToken(text string) bool { return strings.Count(text, ".") == 2 }
 
-// Verify returns the claims of a token that a key of the state has signed. CodeForbidden: none has. The caller checks the
-// claims, and reads from v what they depend on.
-func Verify(v *state.View, text string) (Claims, error) {
+// Verify returns the claims of a token that the key with its key id has signed. CodeForbidden: it has not, or keyOf finds
+// none. The caller checks the claims.
+func Verify(text string, keyOf func(keyID string) (crypto.PublicKey, error)) (Claims, error) {
 	var c Claims
 	if len(text) > maxToken {
-		return c, refusal("it has %d bytes: at most %d are allowed", len(text), maxToken)
+		return c, Refusal("it has %d bytes: at most %d are allowed", len(text), maxToken)
 	}
 	signed, err := jose.ParseSignedCompact(text, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	if err != nil {
-		return c, refusal("it is not signed with %s, or by an edge with %s, or cannot be read", Algorithm, nodekey.Algorithm)
+		return c, Refusal("it is not signed with %s, or by an edge with %s, or cannot be read", Algorithm, nodekey.Algorithm)
 	}
 	keyID := signed.Signatures[0].Header.KeyID
-	node, ofEdge := nodekey.NodeOf(keyID)
-	var public any
-	if ofEdge {
-		public, err = announcedKey(v, node, keyID)
-	} else {
-		public, err = publicKey(v, keyID)
-	}
+	node, _ := nodekey.NodeOf(keyID)
+	public, err := keyOf(keyID)
 	if err != nil {
 		return c, err
 	}
 	payload, err := signed.Verify(public)
 	if err != nil {
-		return c, refusal("its signature is not of the key %s", keyID)
+		return c, Refusal("its signature is not of the key %s", keyID)
 	}
 	if err := json.Unmarshal(payload, &c); err != nil {
-		return c, refusal("its claims cannot be read")
+		return c, Refusal("its claims cannot be read")
 	}
 	c.KeyID, c.SignedBy = keyID, node
 	return c, nil
 }
 
-// publicKey returns the public half of a signing key.
-func publicKey(v *state.View, keyID string) (any, error) {
-	row, ok := v.RootKey(keyID)
-	if !ok || row.Signing == nil {
-		return nil, refusal("its key %.64q is unknown: it is another cluster's, or was removed", keyID)
-	}
-	public, err := x509.ParsePKIXPublicKey(row.Signing.Public)
-	if err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "read the signing key of root key %s: %w", keyID, err)
-	}
-	return public, nil
-}
-
-// refusal returns the error for a token that is not accepted.
-func refusal(format string, args ...any) *fleet.Error {
+// Refusal returns the error for a token that is not accepted.
+func Refusal(format string, args ...any) *fleet.Error {
 	e := fleet.Errorf(fleet.CodeForbidden, format, args...)
 	return fleet.Errorf(fleet.CodeForbidden, "workload identity refused: %s", e.Message)
 }
 
-// Check returns the allocation of a token that was verified, if the token counts for this cluster's hubs now: by its time,
-// its issuer (that of the hubs, or none) and its audience. CodeForbidden: it does not, or its allocation has ended.
-func (c *Claims) Check(v *state.View, now time.Time, issuer string) (*fleet.Alloc, error) {
-	issuers := []string{"", issuer}
-	if c.SignedBy != "" {
-		if _, err := announcedKey(v, c.SignedBy, c.KeyID); err != nil {
-			return nil, err
-		}
-		issuers = []string{nodekey.Issuer("", c.SignedBy), nodekey.Issuer(issuer, c.SignedBy)}
-	} else if _, ok := v.RootKey(c.KeyID); !ok {
-		return nil, refusal("its key %.64q was removed", c.KeyID)
-	}
-	switch {
-	case c.Expires != 0 && now.Unix() >= c.Expires:
-		return nil, refusal("it expired at %s", time.Unix(c.Expires, 0).UTC().Format(time.RFC3339)).
-			WithHint("the task has to read its file again: the edge renews it while there is a link")
-	case now.Unix()+int64(clockSkew/time.Second) < c.NotBefore:
-		return nil, refusal("it is not valid before %s", time.Unix(c.NotBefore, 0).UTC().Format(time.RFC3339)).WithHint("the clocks of the hubs differ")
-	case !slices.Contains(issuers, c.Issuer):
-		return nil, refusal("its issuer is %.200q, and has to be %q", c.Issuer, issuers[1]).WithHint("set --oidc-issuer to the same URL on all hubs")
-	case !slices.Contains(c.Audience, fleet.DefaultAudience):
-		return nil, refusal("its audience is not %s", fleet.DefaultAudience).WithHint("use the task's default identity for the hubs")
-	}
-	a, ok := v.Alloc(c.AllocID)
-	switch {
-	case !ok:
-		return nil, refusal("there is no allocation %.64s", c.AllocID)
-	case a.Terminal():
-		return nil, refusal("allocation %s has ended", a.ID)
-	case isRevoked(v, a.NodeID):
-		return nil, refusal("node %s of allocation %s is revoked", a.NodeID, a.ID)
-	case a.Namespace != c.Namespace || a.JobOfIdentity() != c.JobID || a.Group() == nil || a.Group().Task(c.Task) == nil:
-		return nil, refusal("allocation %s has another job or no task %.64q", a.ID, c.Task)
-	}
-	if c.SignedBy != "" {
-		if err := c.checkOffline(a); err != nil {
-			return nil, err
-		}
-	}
-	return a, nil
+// PublicKey verifies tokens with its id.
+type PublicKey struct {
+	ID  string
+	Key crypto.PublicKey
 }
 
-func isRevoked(v *state.View, node fleet.NodeID) bool {
-	_, revoked := v.Revocation(node)
-	return revoked
-}
-
-// clockSkew is how far the clocks of hubs may differ.
-const clockSkew = time.Minute
-
-// HubKeys returns the public keys of the hubs, by their ids.
-func HubKeys(v *state.View) jose.JSONWebKeySet {
+// KeySet returns public keys in the form that verifiers read (RFC 7517).
+func KeySet(keys []PublicKey) jose.JSONWebKeySet {
 	set := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
-	for row := range v.RootKeys() {
-		if row.Signing == nil {
-			continue
+	for _, k := range keys {
+		algorithm := Algorithm
+		if _, ofEdge := k.Key.(*ecdsa.PublicKey); ofEdge {
+			algorithm = nodekey.Algorithm
 		}
-		if public, err := x509.ParsePKIXPublicKey(row.Signing.Public); err == nil {
-			set.Keys = append(set.Keys, jose.JSONWebKey{Key: public, KeyID: row.KeyID, Algorithm: Algorithm, Use: "sig"})
-		}
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.Key, KeyID: k.ID, Algorithm: algorithm, Use: "sig"})
 	}
 	return set
 }

@@ -68,24 +68,9 @@ func TestClaims(t *testing.T) {
 		if string(header) != `{"alg":"RS256","kid":"k1","typ":"JWT"}` || strings.Replace(string(payload), made.ID, "ID", 1) != tc.want {
 			t.Errorf("%s %s", header, payload)
 		}
-		if got, err := workload.Verify(v, made.Text); err != nil || fmt.Sprint(got) != fmt.Sprint(made.Claims) {
+		if got, err := workload.Verify(made.Text, v.IdentityKey); err != nil || fmt.Sprint(got) != fmt.Sprint(made.Claims) {
 			t.Errorf("verified as %+v, %v", got, err)
 		}
-	}
-}
-
-func TestKeySet(t *testing.T) {
-	_, v := newSigner(t, "")
-	b, err := json.Marshal(workload.HubKeys(v))
-	var set struct{ Keys []map[string]string }
-	if err == nil {
-		err = json.Unmarshal(b, &set)
-	}
-	if err != nil || len(set.Keys) != 1 || set.Keys[0]["kid"] != "k1" || set.Keys[0]["kty"] != "RSA" || set.Keys[0]["alg"] != "RS256" || set.Keys[0]["use"] != "sig" || set.Keys[0]["d"] != "" {
-		t.Fatalf("%s, %v", b, err)
-	}
-	if b, err := json.Marshal(workload.HubKeys(state.New().View())); err != nil || string(b) != `{"keys":[]}` {
-		t.Fatalf("without a key: %s, %v", b, err)
 	}
 }
 
@@ -100,8 +85,20 @@ func FuzzVerify(f *testing.F) {
 	f.Add("eyJhbGciOiJub25lIn0.e30.")
 	f.Add(`{"payload":"e30","protected":"eyJhbGciOiJSUzI1NiJ9","signature":""}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		if c, err := workload.Verify(v, text); err == nil && text != made.Text {
+		if c, err := workload.Verify(text, v.IdentityKey); err == nil && text != made.Text {
 			t.Fatalf("accepted %q as %+v", text, c)
 		}
 	})
+}
+
+// TestClaimsOfEdges: the claims of an edge's token have these names, which edge/identities writes.
+func TestClaimsOfEdges(t *testing.T) {
+	b, err := json.Marshal(workload.Claims{Node: "n", Offline: true})
+	var names map[string]any
+	if err == nil {
+		err = json.Unmarshal(b, &names)
+	}
+	if err != nil || names["skerry_node_id"] != "n" || names["skerry_offline"] != true {
+		t.Errorf("%s, %v", b, err)
+	}
 }

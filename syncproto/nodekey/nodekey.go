@@ -1,8 +1,8 @@
 // Package nodekey has the keys with which edges sign identities of their own tasks while no hub is in reach, and the names
 // that edge and hub give these keys.
 //
-// edge/identities makes keys and signs with them; the private half never leaves the machine. hub/workload publishes and
-// verifies with the public half, which a node tells in an attribute. The package has no goroutine and persists nothing.
+// edge/identities makes keys and signs with them; the private half never leaves the machine. A node tells the public half in an
+// attribute, with which hubs verify. The package has no goroutine and persists nothing.
 package nodekey
 
 import (

@@ -1,15 +1,17 @@
-package workload_test
+package api_test
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
-	jose "github.com/go-jose/go-jose/v4"
-
 	"skerry/fleet"
+	hubapi "skerry/hub/api"
 	"skerry/hub/state"
 	"skerry/hub/state/statetest"
 	"skerry/hub/workload"
@@ -54,9 +56,9 @@ func (f *fleetOfKeys) place(id fleet.JobID, w fleet.WorkloadIdentity, nodes ...i
 	f.log.MustApply(f.tb, state.Plan{Jobs: []*fleet.Job{job}, Now: 3, Result: fleet.PlanResult{NodeAllocation: placed}})
 }
 
-func (f *fleetOfKeys) ids(set jose.JSONWebKeySet) (ids []string) {
-	for _, k := range set.Keys {
-		ids = append(ids, k.KeyID)
+func (f *fleetOfKeys) ids(keys []workload.PublicKey) (ids []string) {
+	for _, k := range keys {
+		ids = append(ids, k.ID)
 	}
 	return ids
 }
@@ -76,7 +78,7 @@ var offline = fleet.WorkloadIdentity{Name: "vault", File: true, TTL: time.Hour, 
 // and is not revoked, and only the one that it told last. The keys of the hubs can be had without them.
 func TestPublishedKeysOfNodes(t *testing.T) {
 	f := &fleetOfKeys{t, statetest.NewLog()}
-	var cached workload.KeySets
+	var cached hubapi.KeyCache
 	want := func(what string, ids ...string) {
 		t.Helper()
 		v := f.log.Store.View()
@@ -84,12 +86,12 @@ func TestPublishedKeysOfNodes(t *testing.T) {
 			t.Errorf("%s: published are %v, want %v", what, got, ids)
 		}
 		for n := range 5 {
-			one := f.ids(workload.NodeKeys(v, nodeNumber(n)))
-			if id := workload.NodeKeyID(v, nodeNumber(n)); id != "" && (!slices.Contains(ids, id) || !slices.Equal(one, []string{id})) || id == "" && len(one) > 0 {
+			one := f.ids(hubapi.NodeKeys(v, nodeNumber(n)))
+			if id, _ := v.PublishedIdentityKey(nodeNumber(n)); id != "" && (!slices.Contains(ids, id) || !slices.Equal(one, []string{id})) || id == "" && len(one) > 0 {
 				t.Errorf("%s: node %d has %s, %v", what, n, id, one)
 			}
 		}
-		if got := f.ids(workload.HubKeys(v)); len(got) != 0 {
+		if got := f.ids(hubapi.HubKeys(v)); len(got) != 0 {
 			t.Errorf("%s: keys of hubs: %v", what, got)
 		}
 	}
@@ -129,9 +131,9 @@ func TestKeysOfAFleet(t *testing.T) {
 	for n := 0; n < edges; n += 500 {
 		f.place(fleet.JobID(fmt.Sprint("shop-", n)), offline, nodes[n:n+500]...)
 	}
-	var cached workload.KeySets
+	var cached hubapi.KeyCache
 	began := time.Now()
-	b, err := json.Marshal(cached.AllKeys(f.log.Store.View()))
+	b, err := json.Marshal(workload.KeySet(cached.AllKeys(f.log.Store.View())))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,14 +143,24 @@ func TestKeysOfAFleet(t *testing.T) {
 	}
 }
 
-// TestClaimsOfEdges: the claims of an edge's token have these names, which edge/identities writes.
-func TestClaimsOfEdges(t *testing.T) {
-	b, err := json.Marshal(workload.Claims{Node: "n", Offline: true})
-	var names map[string]any
+// TestKeySetOfHubs: verifiers read the public halves of the keys that have signed.
+func TestKeySetOfHubs(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	mustSucceed(t, err)
+	public, err := x509.MarshalPKIXPublicKey(&private.PublicKey)
+	mustSucceed(t, err)
+	log := statetest.NewLog()
+	log.MustApply(t, state.RootKeyStore{Key: state.RootKey{RootKey: fleet.RootKey{KeyID: "k1"}, Wrapped: []byte{1}, WrappedBy: "s", Signing: &state.SigningKey{Public: public, Wrapped: []byte{1}, WrappedBy: "s"}}})
+	log.MustApply(t, state.RootKeyStore{Key: state.RootKey{RootKey: fleet.RootKey{KeyID: "k2"}, Wrapped: []byte{1}, WrappedBy: "s"}})
+	b, err := json.Marshal(workload.KeySet(hubapi.HubKeys(log.Store.View())))
+	var set struct{ Keys []map[string]string }
 	if err == nil {
-		err = json.Unmarshal(b, &names)
+		err = json.Unmarshal(b, &set)
 	}
-	if err != nil || names["skerry_node_id"] != "n" || names["skerry_offline"] != true {
-		t.Errorf("%s, %v", b, err)
+	if err != nil || len(set.Keys) != 1 || set.Keys[0]["kid"] != "k1" || set.Keys[0]["kty"] != "RSA" || set.Keys[0]["alg"] != "RS256" || set.Keys[0]["use"] != "sig" || set.Keys[0]["d"] != "" {
+		t.Fatalf("%s, %v", b, err)
+	}
+	if b, err := json.Marshal(workload.KeySet(hubapi.HubKeys(state.New().View()))); err != nil || string(b) != `{"keys":[]}` {
+		t.Fatalf("without a key: %s, %v", b, err)
 	}
 }
