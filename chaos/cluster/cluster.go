@@ -21,8 +21,8 @@ import (
 
 	"skerry/chaos/clock"
 	"skerry/chaos/disk"
-	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/drivers/docker/dockertest"
 )
@@ -128,7 +128,7 @@ func (c *Cluster) addHub(ctx context.Context, i int) error {
 	if c.cfg.LocalHTTP {
 		h.httpHost = "127.0.0.1"
 	}
-	if h.Hub, err = engine.NewHub(name, h.URL(), h.dialHTTP, nil); err != nil {
+	if h.Hub, err = hubclient.New(name, h.URL(), h.dialHTTP, nil); err != nil {
 		return err
 	}
 	h.args = append([]string{"hub", "--data-dir", h.Dir, "--name", name, "--bind", place.Bind,

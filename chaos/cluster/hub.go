@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
-	"skerry/chaos/engine"
+	"skerry/chaos/hubclient"
 )
 
 // Hub is the machine of one hub.
 type Hub struct {
 	Member
-	engine.Hub
+	hubclient.Hub
 	Told           string   // file to which it exports the entries that it applies; "": none
 	firstStartArgs []string // arguments for the first start only
 	httpHost       string   // host of its HTTP API

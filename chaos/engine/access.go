@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/chaos/hubclient"
 	"skerry/client"
 	"skerry/fleet"
 )
@@ -53,11 +54,11 @@ type Access struct {
 }
 
 // BootstrapAccess turns access control on at a hub, which must lead, and makes the policy and the token of users.
-func BootstrapAccess(ctx context.Context, h Hub) (*Access, error) {
+func BootstrapAccess(ctx context.Context, h hubclient.Hub) (*Access, error) {
 	if _, err := h.BootstrapACL(ctx, managementSecret); err != nil {
 		return nil, fmt.Errorf("turn access control on: %w", err)
 	}
-	if err := h.withToken(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
+	if err := h.As(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
 		return nil, fmt.Errorf("make the policy of users: %w", err)
 	}
 	a := &Access{}
@@ -72,17 +73,17 @@ func BootstrapAccess(ctx context.Context, h Hub) (*Access, error) {
 }
 
 // Manager returns a client of the hub with the management token.
-func (a *Access) Manager(h Hub) Hub { return h.withToken(managementSecret) }
+func (a *Access) Manager(h hubclient.Hub) hubclient.Hub { return h.As(managementSecret) }
 
 // Operator returns a client of the hub with the token that users have now.
-func (a *Access) Operator(h Hub) Hub {
+func (a *Access) Operator(h hubclient.Hub) hubclient.Hub {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return h.withToken(a.operator.SecretID)
+	return h.As(a.operator.SecretID)
 }
 
 // renewOperator makes another token for the users.
-func (a *Access) renewOperator(ctx context.Context, h Hub) error {
+func (a *Access) renewOperator(ctx context.Context, h hubclient.Hub) error {
 	t, err := a.Manager(h).CreateACLToken(ctx, fleet.ACLToken{Name: "operator", Type: fleet.ACLTokenClient, Policies: []string{operatorPolicy}}, operatorTTL)
 	if err != nil {
 		return fmt.Errorf("make a token for users: %w", err)
@@ -97,7 +98,7 @@ func (a *Access) renewOperator(ctx context.Context, h Hub) error {
 }
 
 // revokeOperator deletes the users' token at a hub, while they use it.
-func (a *Access) revokeOperator(ctx context.Context, h Hub) error {
+func (a *Access) revokeOperator(ctx context.Context, h hubclient.Hub) error {
 	a.mu.Lock()
 	t := a.operator
 	a.mu.Unlock()
@@ -150,14 +151,9 @@ func (a *Access) isRevoked(t fleet.ACLToken) bool {
 
 // renewIfRefused makes another token for the users if the error of a call says that theirs does not count any more. It
 // reports whether it has made one: the call may then be repeated.
-func (a *Access) renewIfRefused(ctx context.Context, h Hub, err error) bool {
+func (a *Access) renewIfRefused(ctx context.Context, h hubclient.Hub, err error) bool {
 	if a == nil || client.StatusOf(err) != http.StatusForbidden {
 		return false
 	}
 	return a.renewOperator(ctx, h) == nil
-}
-
-// withToken returns a client of the same hub with another token.
-func (h Hub) withToken(token string) Hub {
-	return Hub{h.WithToken(token), h.HubName, h.Own.WithToken(token)}
 }

@@ -10,6 +10,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/client"
 	"skerry/fleet"
 	"skerry/fleet/validate"
@@ -89,7 +90,7 @@ func (c *keyClient) callRandomOperation(ctx context.Context) check.Operation {
 }
 
 // readKeyJob reads the job of o at a hub, and sets the outcome, tag and index of o.
-func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) error {
+func (c *keyClient) readKeyJob(ctx context.Context, h hubclient.Hub, o *check.Operation) error {
 	o.Does = check.OpRead
 	job, err := h.Job(ctx, o.Job)
 	if o.Outcome = OutcomeOf(err); err == nil {
@@ -101,7 +102,7 @@ func (c *keyClient) readKeyJob(ctx context.Context, h Hub, o *check.Operation) e
 
 // registerKeyJob registers the job of o with a new tag at a hub, and sets the outcome and index of o. With
 // enforce it demands the modify index that it read last.
-func (c *keyClient) registerKeyJob(ctx context.Context, h Hub, o *check.Operation, enforce bool) error {
+func (c *keyClient) registerKeyJob(ctx context.Context, h hubclient.Hub, o *check.Operation, enforce bool) error {
 	o.Does = check.OpRegister
 	c.tags++
 	o.Tag = fmt.Sprintf("%s-%d", c.name, c.tags)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
 )
@@ -68,7 +69,7 @@ const (
 
 // probeIdentity reads the variable of a job at a hub with the identity of one of its tasks, if that has expired or its
 // allocation was stopped, and reports the answer to the checkers.
-func (u *Users) probeIdentity(ctx context.Context, h Hub, t identityToken) {
+func (u *Users) probeIdentity(ctx context.Context, h hubclient.Hub, t identityToken) {
 	ctx, cancel := context.WithTimeout(ctx, settledRevocation+2*callTimeout)
 	defer cancel()
 	past := u.Access.pastOfHubs()

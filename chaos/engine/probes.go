@@ -11,6 +11,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/client"
 	"skerry/fleet"
@@ -244,7 +245,7 @@ func revokeEdge(ctx context.Context, p *Faults, edge string, f schedule.Fault) (
 }
 
 // nodeNamed returns the node of the edge with a name, by a hub's own state.
-func nodeNamed(ctx context.Context, h Hub, edge string) (fleet.NodeID, error) {
+func nodeNamed(ctx context.Context, h hubclient.Hub, edge string) (fleet.NodeID, error) {
 	f, err := h.Fleet(ctx)
 	if err != nil {
 		return "", err

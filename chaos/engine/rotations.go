@@ -7,12 +7,13 @@ import (
 	"net/http"
 
 	"skerry/api"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/client"
 )
 
 // managerOfTurn returns the hub to call in the n-th attempt, with the management token if access control is on.
-func (u *Users) managerOfTurn(n int) Hub {
+func (u *Users) managerOfTurn(n int) hubclient.Hub {
 	h := u.Hubs[n%len(u.Hubs)]
 	if u.Access == nil {
 		return h
@@ -43,7 +44,7 @@ type caRotation struct {
 }
 
 // askHub asks a hub for another CA. Where an earlier attempt had no answer, that CA may be there already.
-func (r *caRotation) askHub(ctx context.Context, h Hub) error {
+func (r *caRotation) askHub(ctx context.Context, h hubclient.Hub) error {
 	s, err := h.CAStatus(ctx)
 	if err != nil {
 		return err

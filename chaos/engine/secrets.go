@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/client"
 	"skerry/fleet"
@@ -89,7 +90,7 @@ func secretItems(n int) fleet.VariableItems {
 // ensureSecret writes the variable of a step's job, unless there is one, and repeats that until it is acknowledged.
 func (u *Users) ensureSecret(ctx context.Context, s schedule.Step) error {
 	v := u.secretOf(schedule.SecretPath(s.Job))
-	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error {
+	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h hubclient.Hub) error {
 		found, err := u.readSecret(ctx, h, "users", v)
 		if err != nil || found {
 			return err
@@ -106,7 +107,7 @@ func (u *Users) ensureSecret(ctx context.Context, s schedule.Step) error {
 // storeSecret writes the variable of a step's job, and repeats that until it is acknowledged.
 func (u *Users) storeSecret(ctx context.Context, s schedule.Step) error {
 	v := u.secretOf(schedule.SecretPath(s.Job))
-	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error {
+	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h hubclient.Hub) error {
 		stored, err := u.changeSecret(ctx, h, "users", v, false)
 		if err == nil && !stored {
 			err = errConflict
@@ -117,7 +118,7 @@ func (u *Users) storeSecret(ctx context.Context, s schedule.Step) error {
 }
 
 // readSecret reads a variable at a hub, and reports that to the checkers. found is false if there is none.
-func (u *Users) readSecret(ctx context.Context, h Hub, who string, v *secretVariable) (found bool, err error) {
+func (u *Users) readSecret(ctx context.Context, h hubclient.Hub, who string, v *secretVariable) (found bool, err error) {
 	o := check.VariableOperation{Client: who, Does: check.OpRead, Path: v.path, Call: u.Elapsed()}
 	got, err := h.Variable(ctx, v.path)
 	o.Outcome = OutcomeOf(err)
@@ -139,7 +140,7 @@ func (u *Users) readSecret(ctx context.Context, h Hub, who string, v *secretVari
 
 // changeSecret stores a new value of a variable at a hub, or deletes it, if nobody has changed it since the users' last
 // change, and reports that to the checkers. stored is false after a conflict: the next change is made from what it shows.
-func (u *Users) changeSecret(ctx context.Context, h Hub, who string, v *secretVariable, deletes bool) (stored bool, err error) {
+func (u *Users) changeSecret(ctx context.Context, h hubclient.Hub, who string, v *secretVariable, deletes bool) (stored bool, err error) {
 	select {
 	case v.turn <- struct{}{}:
 	case <-ctx.Done():
@@ -213,7 +214,7 @@ func (c *secretClient) pauseMean(ctx context.Context, mean time.Duration) bool {
 
 // callHub calls ask with a hub at random, and gets another token for the users if theirs is refused. A call that began is
 // not cancelled by ctx.
-func (c *secretClient) callHub(ctx context.Context, ask func(ctx context.Context, h Hub) error) error {
+func (c *secretClient) callHub(ctx context.Context, ask func(ctx context.Context, h hubclient.Hub) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 	defer cancel()
 	turn := c.rng.IntN(len(c.u.Hubs))
@@ -228,7 +229,7 @@ func (c *secretClient) changeSecrets(ctx context.Context) {
 	for c.pauseMean(ctx, c.every) {
 		v := c.u.secretOf(c.paths[c.rng.IntN(len(c.paths))])
 		n := c.rng.IntN(10)
-		_ = c.callHub(ctx, func(ctx context.Context, h Hub) error { // the checkers are told of the outcome
+		_ = c.callHub(ctx, func(ctx context.Context, h hubclient.Hub) error { // the checkers are told of the outcome
 			if n < 3 {
 				_, err := c.u.readSecret(ctx, h, c.name, v)
 				return err
@@ -244,7 +245,7 @@ func (c *secretClient) changeSecrets(ctx context.Context) {
 func (c *secretClient) takeLocks(ctx context.Context) {
 	for c.pauseMean(ctx, c.every) {
 		var held fleet.Variable
-		err := c.observeLock(ctx, check.OpLock, func(ctx context.Context, h Hub) (err error) {
+		err := c.observeLock(ctx, check.OpLock, func(ctx context.Context, h hubclient.Hub) (err error) {
 			held, err = h.LockVariable(ctx, fleet.Variable{
 				VariableMeta: fleet.VariableMeta{Path: lockPath, Lock: &fleet.VariableLock{TTL: lockTTL, LockDelay: newlyTried}}, Items: secretItems(c.u.nextSecretNumber()),
 			})
@@ -255,16 +256,16 @@ func (c *secretClient) takeLocks(ctx context.Context) {
 		}
 		until := c.u.Elapsed() + time.Duration(c.rng.Int64N(int64(lockHeld)))
 		for err == nil && Pause(ctx, min(lockRenew, until-c.u.Elapsed())) && c.u.Elapsed() < until {
-			err = c.observeLock(ctx, check.OpRenew, func(ctx context.Context, h Hub) error { return h.RenewVariableLock(ctx, held) })
+			err = c.observeLock(ctx, check.OpRenew, func(ctx context.Context, h hubclient.Hub) error { return h.RenewVariableLock(ctx, held) })
 		}
 		held.Items = nil
-		_ = c.observeLock(ctx, check.OpUnlock, func(ctx context.Context, h Hub) error { return h.UnlockVariable(ctx, held) })
+		_ = c.observeLock(ctx, check.OpUnlock, func(ctx context.Context, h hubclient.Hub) error { return h.UnlockVariable(ctx, held) })
 	}
 }
 
 // observeLock calls a hub once about the lock, and reports that to the checkers. A release may take effect long before its
 // answer, so that its begin is reported too.
-func (c *secretClient) observeLock(ctx context.Context, does string, ask func(ctx context.Context, h Hub) error) error {
+func (c *secretClient) observeLock(ctx context.Context, does string, ask func(ctx context.Context, h hubclient.Hub) error) error {
 	o := check.VariableOperation{Client: c.name, Does: does, Path: lockPath, Call: c.u.Elapsed(), TTL: lockTTL}
 	if does == check.OpUnlock {
 		begun := o

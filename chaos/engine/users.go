@@ -14,6 +14,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/client"
 	"skerry/fleet"
@@ -23,7 +24,7 @@ import (
 // its steps, drain edges, and make the operations for the linearizability checker. They call the hubs in turn.
 type Users struct {
 	Schedule schedule.Schedule
-	Hubs     []Hub
+	Hubs     []hubclient.Hub
 	Elapsed  func() time.Duration // since the schedule's start
 	Observe  func(check.Observation)
 	// Adapt changes a job of the schedule so that the platform can run it; nil: no change.
@@ -124,7 +125,7 @@ func (u *Users) promoteCanaries(ctx context.Context, s schedule.Step) error {
 
 // promoteAt promotes, at a hub, the deployment of a job that waits for promotion. It reports the request to the
 // checkers. false: there is none, or the call failed.
-func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) (bool, error) {
+func (u *Users) promoteAt(ctx context.Context, h hubclient.Hub, id fleet.JobID) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	all, err := h.ActiveDeployments(ctx)
@@ -141,7 +142,7 @@ func (u *Users) promoteAt(ctx context.Context, h Hub, id fleet.JobID) (bool, err
 // acknowledges it.
 func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
 	token := fmt.Sprintf("%d-%s", u.Schedule.Seed, s.At)
-	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error {
+	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h hubclient.Hub) error {
 		_, err := h.DispatchJob(ctx, s.Job, token, api.JobDispatchRequest{})
 		return err
 	})
@@ -190,7 +191,7 @@ func (u *Users) RepeatAll(ctx context.Context) error {
 // submitUntilAcked carries out a step until a hub acknowledges it. It then records job as what is wanted (nil:
 // the job is purged) and reports it to the checkers. Without an acknowledgement in time it does neither.
 func (u *Users) submitUntilAcked(ctx context.Context, s schedule.Step, job *fleet.Job) error {
-	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h Hub) error { return sendJobStep(ctx, h, s, job) })
+	acked, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h hubclient.Hub) error { return sendJobStep(ctx, h, s, job) })
 	if err != nil || !acked {
 		return err
 	}
@@ -214,7 +215,7 @@ func (u *Users) observeWantedJob(id fleet.JobID, job *fleet.Job) {
 
 // askUntilAcked calls ask with one hub after another until it succeeds, and reports false if none did until
 // lastCalls after the schedule's end. It returns an error where a hub rejects the request.
-func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, Hub) error) (bool, error) {
+func (u *Users) askUntilAcked(ctx context.Context, s schedule.Step, ask func(context.Context, hubclient.Hub) error) (bool, error) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), max(0, u.Schedule.Length-u.Elapsed())+lastCalls)
 	defer stop()
 	for n := int(s.At / time.Second); ; n++ {
@@ -256,7 +257,7 @@ func (u *Users) AckedSteps() map[schedule.Verb]int {
 }
 
 // sendJobStep calls a hub once for a step: it stops or purges the job, or registers it.
-func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) error {
+func sendJobStep(ctx context.Context, h hubclient.Hub, s schedule.Step, job *fleet.Job) error {
 	switch s.Verb {
 	case schedule.Stop:
 		_, err := h.StopJob(ctx, s.Job, client.StopOptions{})
@@ -270,7 +271,7 @@ func sendJobStep(ctx context.Context, h Hub, s schedule.Step, job *fleet.Job) er
 }
 
 // hubOfTurn returns the hub to call in the n-th attempt, with the users' token if access control is on.
-func (u *Users) hubOfTurn(n int) Hub {
+func (u *Users) hubOfTurn(n int) hubclient.Hub {
 	h := u.Hubs[n%len(u.Hubs)]
 	if u.Access == nil {
 		return h
@@ -370,7 +371,7 @@ func (u *Users) drainUntilAcked(ctx context.Context, edge string, req api.DrainR
 }
 
 // askDrain asks a hub once to change the drain of the edge with a name.
-func askDrain(ctx context.Context, h Hub, edge string, req api.DrainRequest) error {
+func askDrain(ctx context.Context, h hubclient.Hub, edge string, req api.DrainRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	id, err := nodeNamed(ctx, h, edge)

@@ -14,6 +14,7 @@ import (
 	"skerry/chaos/cluster"
 	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/proc"
 	"skerry/fleet"
 )
@@ -92,7 +93,7 @@ func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 
 // measureRound registers jobs for the duration of a round.
 func (r Registrations) measureRound(ctx context.Context, s *fleetRun, acl bool) (registrationFigures, error) {
-	hubs := make([]engine.Hub, len(s.fleet.Hubs))
+	hubs := make([]hubclient.Hub, len(s.fleet.Hubs))
 	for i, h := range s.fleet.Hubs {
 		hubs[i] = h.Hub
 	}
@@ -135,7 +136,7 @@ func (r Registrations) measureRound(ctx context.Context, s *fleetRun, acl bool) 
 }
 
 // registerJobs registers jobs at the hubs in turn. A registration that is refused ends it.
-func (r Registrations) registerJobs(ctx context.Context, hubs []engine.Hub) (f registrationFigures, err error) {
+func (r Registrations) registerJobs(ctx context.Context, hubs []hubclient.Hub) (f registrationFigures, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var wg sync.WaitGroup

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
+	"skerry/chaos/hubclient"
 	"skerry/drivers/sim"
 	"skerry/fleet/validate"
 	"skerry/hub"
@@ -28,7 +28,7 @@ const poll = 50 * time.Millisecond
 // Hub is the machine of one hub.
 type Hub struct {
 	Name string
-	engine.Hub
+	hubclient.Hub
 	Host  *fabric.Host
 	Clock clock
 	Disk  disk
@@ -51,7 +51,7 @@ func (c *Cluster) newHub(name string, i int) (*Hub, error) {
 	h.Dir = c.memberDir(h.Name)
 	addr := fmt.Sprintf("%s:%d", h.ip, httpPort)
 	var err error
-	h.Hub, err = engine.NewHub(name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
+	h.Hub, err = hubclient.New(name, "http://"+addr, func(ctx context.Context) (net.Conn, error) {
 		return c.operator.Dial(ctx, addr)
 	}, c.cfg.Taps.answerObserver(name))
 	if err != nil {

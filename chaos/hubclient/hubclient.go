@@ -1,4 +1,8 @@
-package engine
+// Package hubclient is a client of one hub as the harness uses it: most reads are of the hub's own state, which may be stale.
+//
+// chaos/cluster makes one for each process of a hub, chaos/virtual for each simulated one, and chaos/engine calls them. The
+// package starts no goroutine and persists nothing.
+package hubclient
 
 import (
 	"context"
@@ -21,9 +25,9 @@ type Hub struct {
 	Own *client.Client
 }
 
-// NewHub returns a client of the hub with a name, at base. It connects with dial, once for each request. wrap returns what sends the
+// New returns a client of the hub with a name, at base. It connects with dial, once for each request. wrap returns what sends the
 // requests, from what sends them otherwise; it may be nil.
-func NewHub(name, base string, dial func(ctx context.Context) (net.Conn, error), wrap func(http.RoundTripper) http.RoundTripper) (Hub, error) {
+func New(name, base string, dial func(ctx context.Context) (net.Conn, error), wrap func(http.RoundTripper) http.RoundTripper) (Hub, error) {
 	c, err := client.New(client.Config{Addr: base, Dial: dial, Timeout: 30 * time.Second, NoKeepAlive: true, Wrap: wrap})
 	if err != nil {
 		return Hub{}, fmt.Errorf("make a client of the hub at %s: %w", base, err)
@@ -53,4 +57,9 @@ func (h Hub) Allocs(ctx context.Context) ([]fleet.Alloc, error) {
 func (h Hub) ActiveDeployments(ctx context.Context) ([]fleet.Deployment, error) {
 	all, err := h.Own.Deployments(ctx, client.List{})
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool { return !d.Active() }), err
+}
+
+// As returns a client of the same hub with another token.
+func (h Hub) As(token string) Hub {
+	return Hub{h.WithToken(token), h.HubName, h.Own.WithToken(token)}
 }
