@@ -92,9 +92,10 @@ edge/store              < fleet
 edge/templates          < fleet drivers edge/artifacts edge/machinekey edge/runner
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
-edge/consul             < fleet
-edge/vault/tokens       < fleet drivers edge/artifacts edge/identities edge/runner edge/vault
-edge/vault              < fleet edge/journal
+edge/logins/tokens      < fleet drivers edge/artifacts edge/consul edge/identities edge/logins edge/runner edge/vault
+edge/logins             < fleet edge/journal
+edge/consul             < fleet edge/logins
+edge/vault              < fleet edge/logins
 edge/names              < fleet
 edge/swarm              < fleet edge
 edge                    < fleet syncproto

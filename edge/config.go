@@ -121,6 +121,8 @@ type Machine struct {
 	Identities *identities.Keeper
 	// Vault has the Vault tokens and the secrets of tasks; nil: none is configured.
 	Vault *vault.Keeper
+	// Consul has the Consul tokens of tasks, and the keys that they read; nil: none is configured in which they can log in.
+	Consul *consul.Keeper
 	// Devices is told of missing devices of running tasks, once Open has returned.
 	Devices DeviceReporter
 	Log     *slog.Logger

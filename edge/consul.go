@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"skerry/edge/checks"
 	"skerry/edge/consul"
+	"skerry/edge/logins"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
 )
@@ -16,13 +18,40 @@ func (e *Edge) openConsul() (err error) {
 	if e.cfg.Consul == nil {
 		return nil
 	}
-	e.consul, err = consul.NewSyncer(consul.Config{
-		Client: e.cfg.Consul, Node: e.node, Services: e.consulServices, Changed: e.journal.Appended, Log: e.log.With("component", "consul"),
+	cfg := consul.Config{Client: e.cfg.Consul, Node: e.node, Services: e.consulServices, Changed: e.journal.Appended, Log: e.log.With("component", "consul")}
+	if e.consulLogins != nil {
+		cfg.Token = e.serviceToken
+	}
+	if e.consul, err = consul.NewSyncer(cfg); err != nil {
+		return fmt.Errorf("open edge: %w", err)
+	}
+	return nil
+}
+
+// openConsulLogins makes the keeper of the tokens of Consul, if one is configured at which tasks can log in.
+func (e *Edge) openConsulLogins() (err error) {
+	if e.cfg.Consul == nil || !e.cfg.Consul.LetsLogIn() {
+		return nil
+	}
+	e.consulLogins, err = consul.OpenKeeper(e.cfg.Consul, logins.Config{
+		Journal: e.journal, Sealer: e.machine, Needs: e.needsSecrets, Log: e.log.With("component", "consul"),
 	})
 	if err != nil {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	return nil
+}
+
+// serviceToken returns the newest token of a service, and keeps it valid. While Consul does not give another one, it is the
+// one that the service had.
+func (e *Edge) serviceToken(ctx context.Context, login logins.Task) (string, error) {
+	task, _, _ := strings.Cut(login.Name, "/")
+	jwt, _, _ := e.identities.Token(login.Alloc, task, login.Identity)
+	_, err := e.consulLogins.Upkeep(ctx, login, jwt)
+	if token := e.consulLogins.Token(login); token != "" {
+		return token, nil
+	}
+	return "", err
 }
 
 // consulServices returns the services that the Consul agent must have now, with the results of their checks.
@@ -35,7 +64,12 @@ func (e *Edge) consulServices(ctx context.Context) ([]consul.Service, error) {
 	for a, offers := range offered {
 		results := e.checks.Results(a.ID)
 		for i := range offers {
-			found = append(found, consulService(a, &offers[i], results))
+			s := consulService(a, &offers[i], results)
+			if w := offers[i].Service.Identity; w != nil {
+				login := e.cfg.Consul.ServiceLogin(a.ID, offers[i].Task, w.Name)
+				s.Login = &login
+			}
+			found = append(found, s)
 		}
 	}
 	return found, nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net"
 	"net/http/httptest"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -17,7 +18,9 @@ import (
 	"skerry/edge/consul"
 	"skerry/edge/consul/consultest"
 	"skerry/edge/local"
+	"skerry/edge/logins/loginstest"
 	"skerry/fleet"
+	"skerry/syncproto"
 )
 
 // Services of Consul are registered with the agent beside the edge and removed again. An agent that fails when the edge
@@ -100,6 +103,54 @@ func TestServicesOfConsulAreRegistered(t *testing.T) {
 	mustAwait(t, "the service is removed", func(context.Context) (bool, string) {
 		return len(agent.Services()) == 0, fmt.Sprint(slices.Collect(maps.Keys(agent.Services())))
 	})
+}
+
+// TestServicesLogInToConsul: a service with an identity is registered with the token of its own login, also after a reboot
+// without a hub, and nothing on the disk has that in clear.
+func TestServicesLogInToConsul(t *testing.T) {
+	issuer := loginstest.NewIssuer()
+	dir := mustEnrolled(t)
+	const identity = "consul-service_web-8080"
+	jwt := issuer.Sign("consul.io", time.Hour, map[string]any{"nomad_service": "web"})
+	mustDeliverIdentity(t, dir, syncproto.DeliveredIdentity{Alloc: shop, Name: identity, Token: jwt, KeyID: "k1", Issued: 1, Expires: 2})
+	mustDesireService(t, dir, fleet.Service{Name: "web", Provider: fleet.ProviderConsul, Identity: &fleet.WorkloadIdentity{Name: identity}})
+	agent := consultest.New()
+	agent.RequireToken("marked-node")
+	agent.SetMethod("services", consultest.Method{Keys: issuer.Keys, Audience: "consul.io", TTL: time.Hour})
+	server := httptest.NewServer(agent)
+	defer server.Close()
+	tokenFile := filepath.Join(t.TempDir(), "token")
+	mustWriteFile(t, tokenFile, []byte("marked-node"))
+	id := "_nomad-task-" + string(shop) + "-group-g-web-8080"
+	token := ""
+	for _, boot := range []fleet.BootID{boot1, boot2} {
+		client, err := consul.NewClient(consul.ClientConfig{Address: server.URL, TokenFile: tokenFile, ServiceMethod: "services"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		logs := &logBuffer{}
+		cfg := config(dir, nil, logs)
+		cfg.BootID, cfg.Consul = boot, client
+		cfg.Describe = func(n fleet.Node) (edge.Describer, error) {
+			n.Attributes, n.DescriptionHash = map[string]string{fleet.AttributeIPAddress: "192.0.2.5"}, "h"
+			return description{n}, nil
+		}
+		l := mustStart(t, cfg)
+		mustAwait(t, "the service is registered with its own token", func(context.Context) (bool, string) {
+			with := agent.RegisteredWith(id)
+			return strings.HasPrefix(with, "marked-token-") && (token == "" || with == token), fmt.Sprintf("%q: %s", with, logs.String())
+		})
+		token = agent.RegisteredWith(id)
+		if err := l.stop(); err != nil {
+			t.Fatal(err)
+		}
+		mustHaveNowhere(t, dir, "marked", "")
+		if strings.Contains(logs.String(), "marked") {
+			t.Errorf("the log: %s", logs.String())
+		}
+		agent.SetMethod("services", consultest.Method{Keys: func() ([]byte, error) { return nil, errors.New("no hub answers") }})
+		agent.Forget()
+	}
 }
 
 // mustAwait polls until a condition holds.

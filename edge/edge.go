@@ -88,6 +88,8 @@ type Edge struct {
 	names      *names.Server  // nil: no DNS queries are answered
 	consul     *consul.Syncer // nil: no Consul agent is configured
 	vault      *vault.Keeper  // nil: no Vault is configured
+	// consulLogins has the Consul tokens of tasks and services; nil: no Consul is configured in which they can log in.
+	consulLogins *consul.Keeper
 
 	renewals chan struct{} // capacity 1; wakes keepCertificate
 
@@ -214,14 +216,14 @@ func (e *Edge) openComponents() error {
 	if _, err := syncproto.EncodeMessage(syncproto.Heartbeat{Node: new(e.describer.Node())}); err != nil {
 		return fmt.Errorf("open edge: encode this node for the hubs: %w", fleet.AsError(err).WithHint("shorten the --meta values"))
 	}
-	for _, open := range []func() error{e.openStore, e.openVolumes, e.openMachineKey, e.openVariables, e.openIdentities, e.openVault, e.openSiteCodes, e.openNeighbours, e.openAudit} {
+	for _, open := range []func() error{e.openStore, e.openVolumes, e.openMachineKey, e.openVariables, e.openIdentities, e.openVault, e.openConsulLogins, e.openSiteCodes, e.openNeighbours, e.openAudit} {
 		if err := open(); err != nil {
 			return err
 		}
 	}
 	machine := Machine{
 		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Away: e.journal.Away, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
-		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities, Vault: e.vault,
+		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities, Vault: e.vault, Consul: e.consulLogins,
 	}
 	newRunner, err := e.cfg.Runners(machine)
 	if err != nil {
@@ -341,6 +343,9 @@ func (e *Edge) Run(ctx context.Context) error {
 	}
 	if e.consul != nil {
 		g.Go(func() error { e.consul.Run(ctx); return nil })
+	}
+	if e.consulLogins != nil {
+		g.Go(func() error { return e.consulLogins.Run(ctx) })
 	}
 	if e.vault != nil {
 		g.Go(func() error { return e.vault.Run(ctx) })

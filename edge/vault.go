@@ -3,6 +3,7 @@ package edge
 import (
 	"fmt"
 
+	"skerry/edge/logins"
 	"skerry/edge/vault"
 )
 
@@ -11,8 +12,8 @@ func (e *Edge) openVault() (err error) {
 	if e.cfg.Vault == nil {
 		return nil
 	}
-	e.vault, err = vault.Open(vault.Config{
-		Client: e.cfg.Vault, Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "vault"),
+	e.vault, err = vault.Open(e.cfg.Vault, logins.Config{
+		Journal: e.journal, Sealer: e.machine, Log: e.log.With("component", "vault"),
 		Needs: e.needsSecrets,
 	})
 	if err != nil {

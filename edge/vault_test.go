@@ -13,10 +13,11 @@ import (
 	"skerry/drivers"
 	"skerry/edge"
 	"skerry/edge/contract"
+	"skerry/edge/logins/loginstest"
+	"skerry/edge/logins/tokens"
 	"skerry/edge/runner"
 	"skerry/edge/templates"
 	"skerry/edge/vault"
-	"skerry/edge/vault/tokens"
 	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
 	"skerry/fleet/template"
@@ -27,7 +28,7 @@ import (
 // nothing but the disk, while neither Vault nor a hub can be reached. Nothing on the disk has them in clear but the task's
 // own files, and no log has them at all.
 func TestVaultWithoutALink(t *testing.T) {
-	issuer := vaulttest.NewIssuer()
+	issuer := loginstest.NewIssuer()
 	server := vaulttest.New(issuer.Keys)
 	server.SetRole("shop", vaulttest.Role{Audience: "vault.io", TTL: time.Hour})
 	server.MountKV("kv", 2)
@@ -51,9 +52,9 @@ func TestVaultWithoutALink(t *testing.T) {
 		mustRecover(t, l)
 		p := vaultPreparation(t, dir, task)
 		hooks := []runner.Hook{
-			&tokens.Hook{Keeper: machine.Vault, Identities: machine.Identities, Log: slog.New(slog.DiscardHandler)},
+			tokens.ForVault(machine.Vault, machine.Identities, slog.New(slog.DiscardHandler)),
 			templates.NewHook(templates.Config{Key: machine.Key, Now: time.Now, Jitter: func() float64 { return 0 }, Log: slog.New(slog.DiscardHandler), Secret: func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, path string, list bool) (template.Secret, error) {
-				return machine.Vault.Secret(ctx, vault.Task{Alloc: alloc, Name: task.Name, Block: task.Vault}, path, list)
+				return machine.Vault.Secret(ctx, machine.Vault.Client().Task(alloc, task.Name, task.Vault), path, list)
 			}}),
 		}
 		for _, h := range hooks {

@@ -210,6 +210,7 @@ const (
 	TaskLostAtReboot  = "Lost At Boot" // the machine rebooted under it
 	TaskReconnected   = "Reconnected"
 	TaskIdentity      = "Identity" // the token of an identity was renewed, is waited for, or cannot be written
+	TaskConsul        = "Consul"   // the same of Consul
 	TaskVault         = "Vault"    // a task waits for Vault, got another token, or goes on with what it had
 	TaskTemplate      = "Template" // a template was rendered, waits for its sources, or is older than they are
 

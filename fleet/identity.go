@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -57,25 +58,69 @@ func (t *Task) ExposedIdentities() []WorkloadIdentity {
 	return slices.DeleteFunc(all, func(w WorkloadIdentity) bool { return !w.File })
 }
 
-// DeliveredIdentities returns the identities whose tokens an edge needs: those in files of the task, and the one for Vault.
+// loginIdentity returns the identity with which an edge logs in to a server for the task: that of its block, or the implicit one.
+func (t *Task) loginIdentity(name, audience string, ttl time.Duration) WorkloadIdentity {
+	if i := slices.IndexFunc(t.Identities, func(w WorkloadIdentity) bool { return w.Name == name }); i >= 0 {
+		return t.Identities[i]
+	}
+	return WorkloadIdentity{Name: name, Audience: []string{audience}, TTL: ttl}
+}
+
+// IsLogin reports whether an edge logs in to Vault or Consul for the task with an identity.
+func (t *Task) IsLogin(identity string) bool {
+	return t.Vault != nil && identity == VaultIdentity || identity == ConsulIdentity && t.LogsInToConsul()
+}
+
+// DeliveredIdentities returns the identities of the task whose tokens an edge needs: those in files, and those for Vault and
+// Consul.
 func (t *Task) DeliveredIdentities() []WorkloadIdentity {
 	all := t.ExposedIdentities()
-	if t.Vault != nil && !slices.ContainsFunc(all, func(w WorkloadIdentity) bool { return w.Name == VaultIdentity }) {
-		all = append(all, t.vaultIdentity())
+	for _, w := range []WorkloadIdentity{
+		t.loginIdentity(VaultIdentity, DefaultVaultAudience, DefaultVaultTTL), t.loginIdentity(ConsulIdentity, DefaultConsulAudience, DefaultConsulTTL),
+	} {
+		if t.IsLogin(w.Name) && !slices.ContainsFunc(all, func(other WorkloadIdentity) bool { return other.Name == w.Name }) {
+			all = append(all, w)
+		}
 	}
 	return all
 }
 
-// HasIdentities reports whether an edge needs the token of an identity for a task of the group.
-func (g *TaskGroup) HasIdentities() bool {
-	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return len(t.DeliveredIdentities()) > 0 })
+// OwnedIdentity is an identity of a task or a service of a group.
+type OwnedIdentity struct {
+	Task    string // "": it is that of a service of the group
+	Service string // "": it is that of a task
+	WorkloadIdentity
 }
 
-// HasOfflineIdentities reports whether the edge of the group may sign the token of an identity of a task itself.
+// Owner is the service or the task that a token names.
+func (w *OwnedIdentity) Owner() string { return cmp.Or(w.Service, w.Task) }
+
+// DeliveredIdentities returns the identities whose tokens an edge needs for the group.
+func (g *TaskGroup) DeliveredIdentities() (all []OwnedIdentity) {
+	ofServices := func(task string, list []Service) {
+		for i := range list {
+			if s := &list[i]; s.Identity != nil && s.Provider == ProviderConsul {
+				all = append(all, OwnedIdentity{task, s.Name, *s.Identity})
+			}
+		}
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		for _, w := range t.DeliveredIdentities() {
+			all = append(all, OwnedIdentity{Task: t.Name, WorkloadIdentity: w})
+		}
+		ofServices(t.Name, t.Services)
+	}
+	ofServices("", g.Services)
+	return all
+}
+
+// HasIdentities reports whether an edge needs the token of an identity for the group.
+func (g *TaskGroup) HasIdentities() bool { return len(g.DeliveredIdentities()) > 0 }
+
+// HasOfflineIdentities reports whether the edge of the group may sign the token of an identity itself.
 func (g *TaskGroup) HasOfflineIdentities() bool {
-	return slices.ContainsFunc(g.Tasks, func(t Task) bool {
-		return slices.ContainsFunc(t.DeliveredIdentities(), func(w WorkloadIdentity) bool { return w.Offline })
-	})
+	return slices.ContainsFunc(g.DeliveredIdentities(), func(w OwnedIdentity) bool { return w.Offline })
 }
 
 // JobOfIdentity is the job that the identities of an allocation name: a child of a periodic or parameterized job has those
@@ -87,11 +132,11 @@ func (a *Alloc) JobOfIdentity() JobID {
 	return a.JobID
 }
 
-// IdentitySubject is the subject of a token, in Nomad's form.
-func (a *Alloc) IdentitySubject(task, identity string) string {
+// IdentitySubject is the subject of a token of a task or a service, in Nomad's form.
+func (a *Alloc) IdentitySubject(owner, identity string) string {
 	region := DefaultRegion
 	if a.Job != nil && a.Job.Region != "" {
 		region = a.Job.Region
 	}
-	return strings.Join([]string{region, a.Namespace, string(a.JobOfIdentity()), a.TaskGroup, task, identity}, ":")
+	return strings.Join([]string{region, a.Namespace, string(a.JobOfIdentity()), a.TaskGroup, owner, identity}, ":")
 }

@@ -51,12 +51,3 @@ func (n *Node) HasVault() bool { return n.Attributes[AttributeVaultVersion] != "
 func (g *TaskGroup) UsesVault() bool {
 	return slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Vault != nil })
 }
-
-// vaultIdentity returns the identity with which an edge logs in to Vault for the task: that of its block, or the implicit
-// one. It is called for tasks with a vault block.
-func (t *Task) vaultIdentity() WorkloadIdentity {
-	if i := slices.IndexFunc(t.Identities, func(w WorkloadIdentity) bool { return w.Name == VaultIdentity }); i >= 0 {
-		return t.Identities[i]
-	}
-	return WorkloadIdentity{Name: VaultIdentity, Audience: []string{DefaultVaultAudience}, TTL: DefaultVaultTTL}
-}

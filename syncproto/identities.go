@@ -25,7 +25,7 @@ func (d *DeliveredIdentity) IdentityName() IdentityName { return IdentityName{d.
 
 // Check returns what is wrong with a token that is delivered.
 func (d *DeliveredIdentity) Check() error {
-	if d.Token == "" || len(d.Token) > MaxIdentityToken || d.Alloc == "" || len(d.Alloc) > maxIdentityName || d.Task == "" || len(d.Task) > maxIdentityName || d.Name == "" || len(d.Name) > maxIdentityName {
+	if d.Token == "" || len(d.Token) > MaxIdentityToken || d.Alloc == "" || len(d.Alloc) > maxIdentityName || d.Task == "" && !fleet.IsServiceIdentity(d.Name) || len(d.Task) > maxIdentityName || d.Name == "" || len(d.Name) > maxIdentityName {
 		return fleet.Errorf(fleet.CodeInvalid, "keep identity %.64q of task %.64q: a token of %d bytes, or a bad name", d.Name, d.Task, len(d.Token))
 	}
 	return nil

@@ -34,13 +34,13 @@ import (
 	"skerry/edge/fingerprint"
 	"skerry/edge/hardware"
 	"skerry/edge/identities/files"
+	"skerry/edge/logins/tokens"
 	"skerry/edge/network"
 	"skerry/edge/prefetch"
 	"skerry/edge/runner"
 	"skerry/edge/secretdirs"
 	"skerry/edge/templates"
 	"skerry/edge/vault"
-	"skerry/edge/vault/tokens"
 	"skerry/edge/volumes"
 	"skerry/fleet"
 	"skerry/fleet/template"
@@ -133,6 +133,8 @@ func (f *Flags) addConsulFlags(flags *pflag.FlagSet) {
 	c := &f.Consul
 	flags.StringVar(&c.Address, "consul-address", "", "Consul agent beside this edge, such as 127.0.0.1:8500, that gets services with provider = \"consul\" (default: none)")
 	flags.StringVar(&c.TokenFile, "consul-token-file", "", "file with the token for the Consul agent")
+	flags.StringVar(&c.TaskMethod, "consul-task-auth-method", "", "auth method of Consul by which tasks log in (default: "+consul.DefaultAuthMethod+")")
+	flags.StringVar(&c.ServiceMethod, "consul-service-auth-method", "", "auth method of Consul by which services with an identity log in (default: "+consul.DefaultAuthMethod+")")
 	flags.StringVar(&c.CAFile, "consul-ca-file", "", "certificates of the CA of a Consul agent with https:// (default: the system's)")
 	flags.StringVar(&c.CertFile, "consul-cert-file", "", "certificate for a Consul agent that asks for one")
 	flags.StringVar(&c.KeyFile, "consul-key-file", "", "key of --consul-cert-file")
@@ -356,13 +358,14 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
-	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Secret: secretsOf(m.Vault), Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
+	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Secret: secretsOf(m.Vault), Pairs: pairsOf(m.Consul), Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
 			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
 			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")},
-			&tokens.Hook{Keeper: m.Vault, Identities: m.Identities, Log: m.Log.With("component", "vault")}, render, &tokens.Environment{Keeper: m.Vault},
+			tokens.ForVault(m.Vault, m.Identities, m.Log.With("component", "vault")), tokens.ForConsul(m.Consul, m.Identities, m.Log.With("component", "consul")), render,
+			&tokens.Environment{Vault: m.Vault, Consul: m.Consul},
 			runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
@@ -375,7 +378,17 @@ func secretsOf(k *vault.Keeper) func(context.Context, fleet.AllocID, *fleet.Task
 		return nil
 	}
 	return func(ctx context.Context, alloc fleet.AllocID, t *fleet.Task, path string, list bool) (template.Secret, error) {
-		return k.Secret(ctx, vault.Task{Alloc: alloc, Name: t.Name, Block: t.Vault}, path, list)
+		return k.Secret(ctx, k.Client().Task(alloc, t.Name, t.Vault), path, list)
+	}
+}
+
+// pairsOf returns what reads keys of Consul for tasks; nil: this edge has no Consul in which tasks log in.
+func pairsOf(k *consul.Keeper) func(context.Context, fleet.AllocID, *fleet.Task, template.KeyQuery) ([]template.Pair, error) {
+	if k == nil {
+		return nil
+	}
+	return func(ctx context.Context, alloc fleet.AllocID, t *fleet.Task, q template.KeyQuery) ([]template.Pair, error) {
+		return k.Pairs(ctx, k.Client().Task(alloc, t.Name), q)
 	}
 }
 

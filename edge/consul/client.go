@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -28,9 +29,15 @@ type ClientConfig struct {
 	CAFile    string // certificates that an https agent must have one of; "": the system's
 	CertFile  string // of this client, for an https agent that asks for it
 	KeyFile   string
+	// TaskMethod and ServiceMethod are the auth methods by which tasks and services log in; "": DefaultAuthMethod.
+	TaskMethod    string
+	ServiceMethod string
 	// Transport sends the requests; nil: over the network, without a proxy.
 	Transport http.RoundTripper
 }
+
+// DefaultAuthMethod is the auth method of tasks and services, as in Nomad's guides.
+const DefaultAuthMethod = "nomad-workloads"
 
 // Client calls the HTTP API of one Consul agent. Its methods may be called from any goroutine.
 type Client struct {
@@ -40,6 +47,7 @@ type Client struct {
 
 // NewClient makes a Client. It reads the files of certificates, and calls nobody.
 func NewClient(cfg ClientConfig) (*Client, error) {
+	cfg.TaskMethod, cfg.ServiceMethod = cmp.Or(cfg.TaskMethod, DefaultAuthMethod), cmp.Or(cfg.ServiceMethod, DefaultAuthMethod)
 	address := cfg.Address
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -52,9 +60,9 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return &Client{cfg, api}, err
 }
 
-// putAgent sends a request that changes something.
-func (c *Client) putAgent(ctx context.Context, path string, body any) error {
-	return c.api.Call(ctx, remoteapi.Request{Method: http.MethodPut, Path: path, Body: body}, nil)
+// putAgent sends a request that changes something, with a token; "": the agent's own.
+func (c *Client) putAgent(ctx context.Context, token, path string, body any) error {
+	return c.api.Call(ctx, remoteapi.Request{Method: http.MethodPut, Path: path, Token: token, Body: body}, nil)
 }
 
 // listServices returns the services that the agent has, by id.
@@ -70,25 +78,31 @@ func (c *Client) listChecks(ctx context.Context) (found map[string]agentCheck, e
 }
 
 // registerService registers a service with exactly its checks, or replaces it.
-func (c *Client) registerService(ctx context.Context, s *Service) error {
-	return c.putAgent(ctx, "/v1/agent/service/register?replace-existing-checks=true", s.toRegistration())
+func (c *Client) registerService(ctx context.Context, token string, s *Service) error {
+	return c.putAgent(ctx, token, "/v1/agent/service/register?replace-existing-checks=true", s.toRegistration())
 }
 
 // deregisterService removes a service and its checks.
 func (c *Client) deregisterService(ctx context.Context, id string) error {
-	return c.putAgent(ctx, "/v1/agent/service/deregister/"+url.PathEscape(id), nil)
+	return c.putAgent(ctx, "", "/v1/agent/service/deregister/"+url.PathEscape(id), nil)
 }
 
 // updateCheck tells the agent the result of a check.
-func (c *Client) updateCheck(ctx context.Context, k *Check) error {
+func (c *Client) updateCheck(ctx context.Context, token string, k *Check) error {
 	body := map[string]string{"Status": k.Status, "Output": k.Output}
-	return c.putAgent(ctx, "/v1/agent/check/update/"+url.PathEscape(k.ID), body)
+	return c.putAgent(ctx, token, "/v1/agent/check/update/"+url.PathEscape(k.ID), body)
 }
 
 // Attributes returns the attributes of a node that has this agent, with Nomad's names; none if the agent has not
 // answered yet. While it is away, those that it had are returned: services are registered when it is back.
 func (c *Client) Attributes(ctx context.Context) map[string]string {
-	return c.api.Attributes(ctx, remoteapi.Request{Method: http.MethodGet, Path: "/v1/agent/self"}, decodeSelf)
+	return c.api.Attributes(ctx, remoteapi.Request{Method: http.MethodGet, Path: "/v1/agent/self"}, func(answer []byte) (map[string]string, error) {
+		attributes, err := decodeSelf(answer)
+		if err == nil && c.LetsLogIn() {
+			attributes[fleet.AttributeConsulLogin] = "1"
+		}
+		return attributes, err
+	})
 }
 
 // decodeSelf reads the answer of /v1/agent/self into attributes.

@@ -2,3 +2,6 @@ package consul
 
 // DecodeSelf is decodeSelf.
 var DecodeSelf = decodeSelf
+
+// QueryName is queryName.
+var QueryName = queryName

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/edge/logins"
 	"skerry/fleet"
 )
 
@@ -51,6 +52,7 @@ type Service struct {
 	// TagOverride leaves the tags to others, once the service is registered.
 	TagOverride bool
 	Checks      []Check
+	Login       *logins.Task // of a service with an identity; nil: it is registered with the token of the node
 }
 
 // Check is a check of a service. The edge runs it, and tells the agent its results.

@@ -1,16 +1,17 @@
 // Package consul registers the services of this edge's allocations with the Consul agent beside it: those of jobs with
-// provider = "consul". It keeps the agent as it must be: it registers, and removes, what differs, also after the agent
+// provider = "consul". Tasks and services log in there as package logins says. It keeps the agent as it must be: it registers, and removes, what differs, also after the agent
 // or this edge was away, or the agent has lost its data.
 //
 // cmd/edged makes a Client. edge runs a Syncer with it, and edge/fingerprint asks it for the node's attributes. Run is
 // one goroutine, and nobody waits for it: a task never depends on Consul. The edge runs the checks itself
-// (edge/checks); the agent gets their results as TTL checks. Nothing is stored: the agent says what it has.
+// (edge/checks); the agent gets their results as TTL checks. Of services nothing is stored: the agent says what it has.
 package consul
 
 import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/edge/logins"
 	"skerry/fleet"
 	"skerry/internal/pace"
 	"skerry/internal/remoteapi"
@@ -36,6 +38,8 @@ type Config struct {
 	Node   fleet.NodeID
 	// Services returns the services that the agent must have now, with the results of their checks.
 	Services func(ctx context.Context) ([]Service, error)
+	// Token returns the newest token of a service that logs in. nil: none can.
+	Token func(ctx context.Context, login logins.Task) (string, error)
 	// Changed returns a channel that is closed when Services may next return something else.
 	Changed func() <-chan struct{}
 	Log     *slog.Logger
@@ -49,6 +53,7 @@ type Syncer struct {
 	// Owned by Run.
 	last     map[string]Service   // what the last comparison left the agent with; nil: it failed
 	told     map[string]time.Time // when the agent was told the result of a check, by the check's id
+	tokens   map[string]string    // with which services are registered, by their ids; the node's own: none
 	problems string               // of the last comparison, as logged
 }
 
@@ -58,7 +63,7 @@ func NewSyncer(cfg Config) (*Syncer, error) {
 		return nil, errors.New("register services with Consul: Client, Node, Services and Changed are required")
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Syncer{cfg: cfg, wake: make(chan struct{}, 1), told: map[string]time.Time{}}, nil
+	return &Syncer{cfg: cfg, wake: make(chan struct{}, 1), told: map[string]time.Time{}, tokens: map[string]string{}}, nil
 }
 
 // Wake makes Run look at the services again. It does not block.
@@ -158,7 +163,12 @@ func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error
 	s.forgetChecks(want)
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		one := want[id]
-		if err := s.settleService(ctx, &one, have, checks); err != nil {
+		token, err := s.tokenOf(ctx, &one)
+		if err != nil {
+			failed = append(failed, err)
+			continue
+		}
+		if err := s.settleService(ctx, &one, token, have, checks); err != nil {
 			if failed = append(failed, err); remoteapi.RefusalOf(err) == nil {
 				break
 			}
@@ -176,20 +186,38 @@ func (s *Syncer) forgetChecks(want map[string]Service) {
 		}
 	}
 	maps.DeleteFunc(s.told, func(id string, _ time.Time) bool { return !wanted[id] })
+	maps.DeleteFunc(s.tokens, func(id, _ string) bool { return want[id].Login == nil })
+}
+
+// tokenOf returns the token of a service; "": that of the node.
+func (s *Syncer) tokenOf(ctx context.Context, one *Service) (string, error) {
+	if one.Login == nil {
+		return "", nil
+	}
+	if s.cfg.Token == nil {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "register service %s with Consul: its token would cross the network in clear", one.Name).
+			WithHint("let --consul-address be one of this machine, or https")
+	}
+	token, err := s.cfg.Token(ctx, *one.Login)
+	if err != nil {
+		return "", fmt.Errorf("register service %s with Consul: %w", one.Name, err)
+	}
+	return token, nil
 }
 
 // settleService registers one service if the agent has it differently, and tells the agent those results of its checks
 // that are new, or old enough to be told again.
-func (s *Syncer) settleService(ctx context.Context, one *Service, services map[string]agentService, checks map[string]agentCheck) error {
+func (s *Syncer) settleService(ctx context.Context, one *Service, token string, services map[string]agentService, checks map[string]agentCheck) error {
 	have, there := services[one.ID]
-	register := !there || !one.registeredAs(&have) || !one.hasItsChecks(checks)
+	register := !there || !one.registeredAs(&have) || !one.hasItsChecks(checks) || s.tokens[one.ID] != token
 	if register {
 		if there && one.TagOverride {
 			one.Tags = have.Tags
 		}
-		if err := s.cfg.Client.registerService(ctx, one); err != nil {
+		if err := s.cfg.Client.registerService(ctx, token, one); err != nil {
 			return err
 		}
+		s.tokens[one.ID] = token
 	}
 	for i := range one.Checks {
 		c := &one.Checks[i]
@@ -200,7 +228,7 @@ func (s *Syncer) settleService(ctx context.Context, one *Service, services map[s
 		if !register && !old && checks[c.ID].Status == c.Status {
 			continue
 		}
-		if err := s.cfg.Client.updateCheck(ctx, c); err != nil {
+		if err := s.cfg.Client.updateCheck(ctx, token, c); err != nil {
 			return err
 		}
 		s.told[c.ID] = time.Now()

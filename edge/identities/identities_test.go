@@ -114,7 +114,13 @@ func TestTokensOutliveARestart(t *testing.T) {
 	if got := heldText(mustOpen(t, m, again, nil).Held(shop)); strings.Contains(got, "side") {
 		t.Errorf("a record of another task: %s", got)
 	}
-	for _, bad := range []syncproto.DeliveredIdentity{{Alloc: shop, Task: "main", Name: "x"}, delivered("x", strings.Repeat("x", syncproto.MaxIdentityToken+1)), delivered("", "t"), {Task: "a", Name: "b", Token: "c"}} {
+	ofService := delivered("consul-service_web-80", "of a service of the group")
+	ofService.Task = ""
+	mustAccept(t, k, ofService)
+	if token, _, ok := mustOpen(t, m, again, nil).Token(shop, "", ofService.Name); !ok || token != ofService.Token {
+		t.Errorf("of a service: %q, %v", token, ok)
+	}
+	for _, bad := range []syncproto.DeliveredIdentity{{Alloc: shop, Task: "main", Name: "x"}, {Alloc: shop, Name: "x", Token: "t"}, delivered("x", strings.Repeat("x", syncproto.MaxIdentityToken+1)), delivered("", "t"), {Task: "a", Name: "b", Token: "c"}} {
 		if _, err := k.Accept(t.Context(), []syncproto.DeliveredIdentity{bad}, ""); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%+v: %v", bad, err)
 		}

@@ -41,7 +41,7 @@ type rendering struct {
 	Secret bool   `json:",omitempty"`
 	Sealed []byte `json:",omitempty"`
 
-	vaultAway bool // there is no rendering, because Vault has no answer now
+	away string // there is no rendering, because this server has no answer now; "": none
 }
 
 // renderingPath returns the file of a template's newest rendering.

@@ -37,6 +37,8 @@ type Config struct {
 	Key      *machinekey.Key
 	// Secret returns what Vault has at a path for a task, or lists the path. nil: this edge has no Vault.
 	Secret func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, path string, list bool) (template.Secret, error)
+	// Pairs returns keys of Consul for a task. nil: tasks cannot log in to Consul here.
+	Pairs func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, q template.KeyQuery) ([]template.Pair, error)
 	// Away returns how long ago a hub answered, for templates with a max_age. With nil they do not age.
 	Away   func() time.Duration
 	Routes string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
@@ -92,7 +94,7 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	if !known || !t.Once || p.RenderTemplates {
 		next, err := h.renderTemplate(ctx, p, i)
 		if !known {
-			next, err = h.awaitVault(ctx, p, i, next, err)
+			next, err = h.awaitServer(ctx, p, i, next, err)
 		}
 		switch {
 		case err == nil:
@@ -125,13 +127,13 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	return writeDestination(p, t, last.Text)
 }
 
-// awaitVault renders a template again until Vault has what it reads, and says once that the task waits. Other errors, and
+// awaitServer renders a template again until Vault or Consul has what it reads, and says once that the task waits. Other errors, and
 // renderings, are returned as they are.
-func (h *Hook) awaitVault(ctx context.Context, p *runner.Preparation, i int, next rendering, err error) (rendering, error) {
-	for said := false; err != nil && next.vaultAway && ctx.Err() == nil; next, err = h.renderTemplate(ctx, p, i) {
+func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, next rendering, err error) (rendering, error) {
+	for said := false; err != nil && next.away != "" && ctx.Err() == nil; next, err = h.renderTemplate(ctx, p, i) {
 		if !said {
 			said = true
-			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for Vault: render %s: %v", nameOf(p, i), err)); err != nil {
+			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for %s: render %s: %v", next.away, nameOf(p, i), err)); err != nil {
 				return next, err
 			}
 		}
@@ -167,7 +169,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	ctx, cancel := context.WithTimeoutCause(ctx, renderTimeout,
 		fleet.Errorf(fleet.CodeInvalid, "rendering took longer than %v", renderTimeout))
 	defer cancel()
-	away := false
+	away := ""
 	r, err := template.Render(ctx, template.Text{
 		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
 	}, template.Sources{
@@ -184,9 +186,10 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		},
 		VariablePaths: p.Alloc.VariablePaths(p.Task.Name),
 		Secret:        h.secretsOf(ctx, p, &away),
+		Pairs:         h.pairsOf(ctx, p, &away),
 	})
 	if err != nil {
-		return rendering{vaultAway: away}, err
+		return rendering{away: away}, err
 	}
 	if r.Secret && t.Envvars {
 		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable or a secret and has env = true: the environment of a task is on the edge's disk").
@@ -199,20 +202,39 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 }
 
 // secretsOf returns what reads secrets for a task; nil: it has no Vault. It sets away when Vault does not give one now.
-func (h *Hook) secretsOf(ctx context.Context, p *runner.Preparation, away *bool) func(path string, list bool) (template.Secret, error) {
+func (h *Hook) secretsOf(ctx context.Context, p *runner.Preparation, away *string) func(path string, list bool) (template.Secret, error) {
 	if h.cfg.Secret == nil || p.Task.Vault == nil {
 		return nil
 	}
 	return func(path string, list bool) (template.Secret, error) {
 		s, err := h.cfg.Secret(ctx, p.Alloc.ID, p.Task, path, list)
-		if err != nil && ctx.Err() != nil { // the time of the rendering is over: Vault is slow, and the template is not wrong
-			err = fleet.Errorf(fleet.CodeUnavailable, "Vault has not answered in time")
-		}
-		if code := fleet.CodeOf(err); err != nil && code != fleet.CodeInvalid && code != fleet.CodeUnsupported {
-			*away = true
-		}
-		return s, err
+		return s, noteAway(ctx, "Vault", err, away)
 	}
+}
+
+// pairsOf returns what reads keys for a task; nil: it does not log in to Consul. It sets away when Consul does not give them now.
+func (h *Hook) pairsOf(ctx context.Context, p *runner.Preparation, away *string) func(q template.KeyQuery) ([]template.Pair, error) {
+	if h.cfg.Pairs == nil || !p.Task.LogsInToConsul() {
+		return nil
+	}
+	return func(q template.KeyQuery) ([]template.Pair, error) {
+		found, err := h.cfg.Pairs(ctx, p.Alloc.ID, p.Task, q)
+		return found, noteAway(ctx, "Consul", err, away)
+	}
+}
+
+// noteAway sets away if an error says that a server has no answer now, and returns the error for the template.
+func noteAway(ctx context.Context, server string, err error, away *string) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil { // the time of the rendering is over: the server is slow, and the template is not wrong
+		err = fleet.Errorf(fleet.CodeUnavailable, "%s has not answered in time", server)
+	}
+	if code := fleet.CodeOf(err); code != fleet.CodeInvalid && code != fleet.CodeUnsupported {
+		*away = server
+	}
+	return err
 }
 
 // lookUp returns a variable of the task or a property of its node.

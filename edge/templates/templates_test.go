@@ -237,7 +237,7 @@ func TestTemplatesThatFail(t *testing.T) {
 		recoverable bool
 	}{
 		{fleet.Template{EmbeddedTmpl: "{{ if }}", DestPath: "x"}, "missing value for if", false},
-		{fleet.Template{EmbeddedTmpl: `{{ key "a" }}`, DestPath: "x"}, "nothing from Consul", false},
+		{fleet.Template{EmbeddedTmpl: `{{ safeLs "a" }}`, DestPath: "x"}, "keys of Consul alone", false},
 		{fleet.Template{EmbeddedTmpl: "x", DestPath: "../../x"}, "outside of the allocation's folder", false},
 		{fleet.Template{SourcePath: "../../../etc/passwd", DestPath: "x"}, "outside of the allocation's folder", false},
 		{fleet.Template{EmbeddedTmpl: `{{ file "../../tasks" }}`, DestPath: "x"}, "outside of the allocation's folder", false},

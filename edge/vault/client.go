@@ -1,3 +1,6 @@
+// Package vault is the client of Vault: it logs tasks in, renews their tokens, and reads secrets for their templates.
+//
+// cmd/edged makes a Client, edge.Open a Keeper with it, which keeps tokens and secrets as package logins says.
 package vault
 
 import (
@@ -10,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"skerry/edge/logins"
 	"skerry/fleet"
 	"skerry/internal/clienttls"
 	"skerry/internal/remoteapi"
@@ -64,57 +68,64 @@ func (c *Client) Address() string { return c.cfg.Address }
 // Namespace is the namespace of a task whose vault block has that one.
 func (c *Client) Namespace(ofTask string) string { return cmp.Or(ofTask, c.cfg.Namespace) }
 
-// auth is a token, as a login and a renewal return it.
-type auth struct {
-	Token     string `json:"client_token"`
-	Lease     int64  `json:"lease_duration"` // seconds; 0: it does not end
-	Renewable bool   `json:"renewable"`
+// Name implements logins.Server.
+func (*Client) Name() string { return "Vault" }
+
+// Task returns what the Keeper has to know of a task with a vault block.
+func (c *Client) Task(alloc fleet.AllocID, name string, block *fleet.Vault) logins.Task {
+	return logins.Task{
+		Alloc: alloc, Name: name, Identity: fleet.VaultIdentity,
+		Namespace: c.Namespace(block.Namespace), Role: block.Role, LetExpire: block.AllowTokenExpiration,
+	}
 }
 
-// logIn returns a token for the JWT of a task.
-func (c *Client) logIn(ctx context.Context, namespace, role, jwt string) (auth, error) {
+// LogIn implements logins.Server.
+func (c *Client) LogIn(ctx context.Context, t logins.Task, jwt string) (logins.Token, error) {
 	body := map[string]string{"jwt": jwt}
-	if role = cmp.Or(role, c.cfg.Role); role != "" {
+	if role := cmp.Or(t.Role, c.cfg.Role); role != "" {
 		body["role"] = role
 	}
 	return c.askForToken(ctx, remoteapi.Request{
-		Method: http.MethodPost, Path: "/v1/auth/" + c.cfg.JWTPath + "/login", Namespace: namespace, Body: body, Hidden: jwt,
+		Method: http.MethodPost, Path: "/v1/auth/" + c.cfg.JWTPath + "/login", Namespace: t.Namespace, Body: body, Hidden: jwt,
 	})
 }
 
-// renewToken renews a token.
-func (c *Client) renewToken(ctx context.Context, namespace, token string) (auth, error) {
-	return c.askForToken(ctx, remoteapi.Request{Method: http.MethodPost, Path: "/v1/auth/token/renew-self", Namespace: namespace, Token: token, Body: struct{}{}})
-}
-
-func (c *Client) askForToken(ctx context.Context, q remoteapi.Request) (auth, error) {
+// askForToken sends a request that returns a token.
+func (c *Client) askForToken(ctx context.Context, q remoteapi.Request) (logins.Token, error) {
 	var answer struct {
-		Auth *auth `json:"auth"`
+		Auth struct {
+			Token     string `json:"client_token"`
+			Lease     int64  `json:"lease_duration"` // seconds; 0: it does not end
+			Renewable bool   `json:"renewable"`
+		} `json:"auth"`
 	}
 	if err := c.api.Call(ctx, q, &answer); err != nil {
-		return auth{}, err
+		return logins.Token{}, err
 	}
-	if answer.Auth == nil || answer.Auth.Token == "" || len(answer.Auth.Token) > maxToken || answer.Auth.Lease < 0 || strings.ContainsAny(answer.Auth.Token, "\r\n\x00") {
-		return auth{}, c.api.RequestError(q, errors.New("its answer has no token"))
+	if !logins.IsToken(answer.Auth.Token) || answer.Auth.Lease < 0 {
+		return logins.Token{}, c.api.RequestError(q, errors.New("its answer has no token"))
 	}
-	return *answer.Auth, nil
+	return logins.Token{Text: answer.Auth.Token, Lease: answer.Auth.Lease, Renewable: answer.Auth.Renewable}, nil
 }
 
-// lookUpToken returns what is left of a token.
-func (c *Client) lookUpToken(ctx context.Context, namespace, token string) (auth, error) {
+// Extend implements logins.Server.
+func (c *Client) Extend(ctx context.Context, r logins.Record, renew bool) (int64, error) {
+	if renew {
+		t, err := c.askForToken(ctx, remoteapi.Request{Method: http.MethodPost, Path: "/v1/auth/token/renew-self", Namespace: r.Namespace, Token: r.Token, Body: struct{}{}})
+		return t.Lease, err
+	}
 	var answer struct {
 		Data struct {
-			TTL       int64 `json:"ttl"`
-			Renewable bool  `json:"renewable"`
+			TTL int64 `json:"ttl"`
 		} `json:"data"`
 	}
-	err := c.api.Call(ctx, remoteapi.Request{Method: http.MethodGet, Path: "/v1/auth/token/lookup-self", Namespace: namespace, Token: token}, &answer)
-	return auth{token, max(answer.Data.TTL, 0), answer.Data.Renewable}, err
+	err := c.api.Call(ctx, remoteapi.Request{Method: http.MethodGet, Path: "/v1/auth/token/lookup-self", Namespace: r.Namespace, Token: r.Token}, &answer)
+	return max(answer.Data.TTL, 0), err
 }
 
-// revokeToken ends a token, and the leases that it made.
-func (c *Client) revokeToken(ctx context.Context, namespace, token string) error {
-	return c.api.Call(ctx, remoteapi.Request{Method: http.MethodPost, Path: "/v1/auth/token/revoke-self", Namespace: namespace, Token: token}, nil)
+// LogOut implements logins.Server: it ends a token, and the leases that it made.
+func (c *Client) LogOut(ctx context.Context, r logins.Record) error {
+	return c.api.Call(ctx, remoteapi.Request{Method: http.MethodPost, Path: "/v1/auth/token/revoke-self", Namespace: r.Namespace, Token: r.Token}, nil)
 }
 
 // Attributes returns the attributes of a node that has this Vault, with Nomad's names; none if it has not answered yet.

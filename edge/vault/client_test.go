@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"skerry/edge/logins"
 	"skerry/edge/vault"
 	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
@@ -76,7 +77,7 @@ func TestForeignAnswers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := client.LogIn(t.Context(), "r", "marked.jwt"); err == nil || remoteapi.IsRefused(err) || reached != 1 || strings.Contains(err.Error(), "marked") || strings.Contains(err.Error(), "html") {
+		if _, err := client.LogIn(t.Context(), logins.Task{Role: "r"}, "marked.jwt"); err == nil || remoteapi.IsRefused(err) || reached != 1 || strings.Contains(err.Error(), "marked") || strings.Contains(err.Error(), "html") {
 			t.Errorf("%d %s: %v, %d requests", tc.status, tc.body, err, reached)
 		}
 		server.Close()

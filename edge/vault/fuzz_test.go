@@ -4,34 +4,10 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
-	"skerry/internal/codec"
+	"skerry/edge/logins"
 )
-
-// FuzzDecodeRecord: no bytes make it panic, it accepts no record of another task, and no secret that cannot be read.
-func FuzzDecodeRecord(f *testing.F) {
-	good, err := codec.Marshal(record{Version: 1, Alloc: "a", Task: "t", Token: "x", Lease: 3600, Secrets: []secret{{Name: "read kv/a?", Body: []byte(`{"data":{}}`), Lease: 1}}})
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(good)
-	f.Fuzz(func(t *testing.T, plain []byte) {
-		r, err := decodeRecord("vault/a/t", plain)
-		if err != nil {
-			return
-		}
-		if r.Alloc != "a" || r.Task != "t" || r.Lease < 0 {
-			t.Fatalf("%+v", r)
-		}
-		for i := range r.Secrets {
-			if _, err := r.Secrets[i].decodeBody(); err != nil {
-				t.Fatal(err)
-			}
-			secretPause(&r.Secrets[i])
-			parseName(r.Secrets[i].Name)
-		}
-	})
-}
 
 // FuzzAnswers: no answer of a server makes its decoders panic.
 func FuzzAnswers(f *testing.F) {
@@ -46,7 +22,7 @@ func FuzzAnswers(f *testing.F) {
 			if s.LeaseDuration < 0 {
 				t.Fatalf("%+v", s)
 			}
-			if pause := secretPause(&secret{Body: bytes.Clone(b)}); pause < minRenewal {
+			if pause := new(Client).ContentPause(logins.Content{Body: bytes.Clone(b)}); pause < 5*time.Second {
 				t.Fatalf("%s: pause %v", b, pause)
 			}
 			s.Keys()

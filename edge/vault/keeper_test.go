@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"skerry/edge/logins"
+	"skerry/edge/logins/loginstest"
 	"skerry/edge/machinekey"
 	"skerry/edge/vault"
 	"skerry/edge/vault/vaulttest"
@@ -24,7 +26,7 @@ import (
 
 const shop = fleet.AllocID("5c6328f7-48c5-4d03-bada-91ef2e904d0d")
 
-var issuer = sync.OnceValue(vaulttest.NewIssuer)
+var issuer = sync.OnceValue(loginstest.NewIssuer)
 
 // memory is a journal in memory.
 type memory struct {
@@ -68,25 +70,29 @@ type fixture struct {
 	keeper  *vault.Keeper
 	ended   atomic.Bool // the allocation
 	log     bytes.Buffer
-	task    vault.Task
+	task    logins.Task
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, server: vaulttest.New(issuer().Keys), journal: &memory{handles: map[string][]byte{}}, task: vault.Task{Alloc: shop, Name: "main", Block: &fleet.Vault{Role: "shop"}}}
+	f := &fixture{t: t, server: vaulttest.New(issuer().Keys), journal: &memory{handles: map[string][]byte{}}}
 	f.key, _ = machinekey.New()
 	f.server.SetRole("shop", vaulttest.Role{Audience: "vault.io", TTL: time.Hour, MaxTTL: 24 * time.Hour, Claims: map[string]string{"nomad_job_id": "shop"}})
 	f.reopen()
+	f.use(&fleet.Vault{Role: "shop"})
 	return f
 }
+
+// use gives the task a vault block.
+func (f *fixture) use(block *fleet.Vault) { f.task = f.keeper.Client().Task(shop, "main", block) }
 
 // reopen makes the Keeper as after a restart of the agent.
 func (f *fixture) reopen() {
 	f.t.Helper()
 	client, err := vault.NewClient(vault.ClientConfig{Address: "https://vault.example.com:8200", Transport: f.server})
 	if err == nil {
-		f.keeper, err = vault.Open(vault.Config{
-			Client: client, Journal: f.journal, Sealer: f.key, Log: slog.New(slog.NewTextHandler(&f.log, nil)),
+		f.keeper, err = vault.Open(client, logins.Config{
+			Journal: f.journal, Sealer: f.key, Log: slog.New(slog.NewTextHandler(&f.log, nil)),
 			Needs: func(context.Context, fleet.AllocID) (bool, error) { return !f.ended.Load(), nil },
 		})
 	}
@@ -191,7 +197,7 @@ func TestTokensThatAreNotRenewed(t *testing.T) {
 		} {
 			f := newFixture(t)
 			f.server.SetRole("shop", tc.role)
-			f.task.Block = &fleet.Vault{Role: "shop", AllowTokenExpiration: tc.expires}
+			f.use(&fleet.Vault{Role: "shop", AllowTokenExpiration: tc.expires})
 			first, jwt := f.mustLogIn(), f.jwt()
 			if err := f.upkeep(10*time.Hour, jwt); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -263,7 +269,7 @@ func TestVaultIsAway(t *testing.T) {
 func TestRefusedLogins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		stranger := vaulttest.NewIssuer()
+		stranger := loginstest.NewIssuer()
 		claims := map[string]any{"nomad_job_id": "shop"}
 		for want, jwt := range map[string]string{
 			"audience":  issuer().Sign("other", time.Hour, claims),
@@ -279,12 +285,12 @@ func TestRefusedLogins(t *testing.T) {
 		if err := f.keeper.Renew(t.Context(), f.task, ""); err == nil || remoteapi.IsRefused(err) || !strings.Contains(err.Error(), "no identity vault_default") {
 			t.Errorf("without an identity: %v", err)
 		}
-		f.task.Block = &fleet.Vault{Role: "none"}
+		f.use(&fleet.Vault{Role: "none"})
 		if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), `role "none" could not be found`) {
 			t.Errorf("unknown role: %v", err)
 		}
 		f.journal.fail = errors.New("disk full")
-		f.task.Block = &fleet.Vault{Role: "shop"}
+		f.use(&fleet.Vault{Role: "shop"})
 		if err := f.keeper.Renew(t.Context(), f.task, f.jwt()); err == nil || f.keeper.Token(f.task) != "" {
 			t.Errorf("a token that is not journaled is used: %v", err)
 		}

@@ -79,7 +79,7 @@ var (
 		blocks: map[string]*block{
 			"config": {key: "Config", free: true}, "env": {key: "Env", texts: true}, "meta": metaBlock,
 			"constraint": constraintBlock, "affinity": affinityBlock, "resources": resourcesBlock, "restart": restartBlock,
-			"logs": logsBlock, "artifact": artifactBlock, "template": templateBlock, "vault": vaultBlock, "consul": consulBlock,
+			"logs": logsBlock, "artifact": artifactBlock, "template": templateBlock, "vault": vaultBlock, "consul": taskConsulBlock,
 			"service": serviceBlock, "lifecycle": lifecycleBlock, "volume_mount": volumeMountBlock,
 			"dispatch_payload": {key: "DispatchPayload", attrs: map[string]attribute{"file": {"File", text}}},
 			"csi_plugin":       csiPluginBlock, "scaling": taskScalingBlock, "identity": identityBlock, "action": actionBlock,

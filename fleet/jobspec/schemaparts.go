@@ -123,6 +123,10 @@ var (
 		"namespace": {"Namespace", text}, "cluster": {"Cluster", text}, "partition": {"Partition", text},
 	}}
 
+	taskConsulBlock = &block{key: "Consul", attrs: map[string]attribute{
+		"namespace": {"Namespace", text}, "cluster": {"Cluster", text}, "partition": {"Partition", text}, "env": {"Env", boolean},
+	}}
+
 	identityBlock = &block{key: "Identities", repeated: true, attrs: map[string]attribute{
 		"name": {"Name", text}, "aud": {"Audience", texts}, "change_mode": {"ChangeMode", text},
 		"change_signal": {"ChangeSignal", text}, "env": {"Env", boolean}, "file": {"File", boolean},

@@ -29,7 +29,7 @@ import (
 type reason struct{ reason, hint string }
 
 var (
-	noConsul    = reason{"templates read nothing from Consul", "read services with nomadService, and values with env or file"}
+	noConsul    = reason{"templates read keys of Consul alone", "read services with nomadService, and keys with key, keyExists, keyOrDefault, ls or tree"}
 	noPrograms  = reason{"a template runs no program and writes no other file, as in Nomad", "let the task do it, or an artifact bring the file"}
 	noDebugging = reason{"it does not exist here", "toJSONPretty shows a value"}
 	noPKI       = reason{"no certificates are made for templates", "let the task ask Vault for one, with its token"}
@@ -37,8 +37,7 @@ var (
 
 // refused are functions of consul-template that do not work here.
 var refused = map[string]reason{
-	"key": noConsul, "keyExists": noConsul, "keyExistsGet": noConsul, "keyOrDefault": noConsul, "ls": noConsul, "safeLs": noConsul,
-	"tree": noConsul, "safeTree": noConsul, "service": noConsul, "services": noConsul, "node": noConsul, "nodes": noConsul,
+	"keyExistsGet": noConsul, "safeLs": noConsul, "safeTree": noConsul, "service": noConsul, "services": noConsul, "node": noConsul, "nodes": noConsul,
 	"datacenters": noConsul, "connect": noConsul, "caRoots": noConsul, "caLeaf": noConsul, "peerings": noConsul, "partitions": noConsul,
 	"exportedServices": noConsul, "importedServices": noConsul, "byKey": noConsul, "byMeta": noConsul, "explode": noConsul,
 	"pkiCert": noPKI,
@@ -89,6 +88,7 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 		},
 		"nomadVar": r.nomadVar, "nomadVarExists": r.nomadVarExists, "nomadVarList": r.nomadVarList, "nomadVarListSafe": r.nomadVarList,
 		"secret": r.readSecret, "secrets": r.listSecrets,
+		"key": r.readKey, "keyExists": r.keyExists, "keyOrDefault": r.keyOrDefault, "ls": r.listKeys, "tree": r.listTree,
 		"nomadService": r.nomadService, "nomadServices": r.nomadServices, "sockaddr": r.renderSockaddr,
 		"timestamp": func(format ...string) (string, error) {
 			now := r.sources.Now().UTC()

@@ -65,6 +65,8 @@ type Sources struct {
 	VariablePaths []string
 	// Secret returns what Vault has at a path for the task, or lists the path. nil: the task has no Vault.
 	Secret func(path string, list bool) (Secret, error)
+	// Pairs returns what Consul has at a key, or below one, for the task. nil: the task does not log in to Consul.
+	Pairs func(q KeyQuery) ([]Pair, error)
 }
 
 // Check reports what is wrong with a template, with its line: a *fleet.Error with fleet.CodeInvalid, or
@@ -80,6 +82,13 @@ func ReadsVault(t Text) bool {
 	r := new(renderer)
 	_, err := parseText(t, r, r.functionMap())
 	return err == nil && r.callsVault
+}
+
+// ReadsConsul reports whether a template calls a function that reads from Consul. It is false for one that does not parse.
+func ReadsConsul(t Text) bool {
+	r := new(renderer)
+	_, err := parseText(t, r, r.functionMap())
+	return err == nil && r.callsConsul
 }
 
 // Rendered is the result of Render.
@@ -120,7 +129,8 @@ type renderer struct {
 	reads    bool
 	secret   bool // it read the items of a variable, or a secret
 
-	callsVault bool // it calls a function that reads from Vault
+	callsVault  bool // it calls a function that reads from Vault
+	callsConsul bool // the same of Consul
 }
 
 // parseText parses a template, refuses functions that do not work, and makes every loop count its turns.
@@ -229,6 +239,7 @@ func (r *renderer) walkPipe(tree *parse.Tree, p *parse.PipeNode) error {
 					}
 				}
 			case *parse.IdentifierNode:
+				r.callsConsul = r.callsConsul || slices.Contains([]string{"key", "keyExists", "keyOrDefault", "ls", "tree"}, a.Ident)
 				r.callsVault = r.callsVault || a.Ident == "secret" || a.Ident == "secrets"
 				if why, ok := refused[a.Ident]; ok {
 					at, _ := tree.ErrorContext(a)

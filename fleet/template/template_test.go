@@ -43,6 +43,7 @@ func sources() template.Sources {
 		},
 		VariablePaths: []string{"nomad/jobs", "nomad/jobs/shop"},
 		Secret:        readVault,
+		Pairs:         readConsul,
 	}
 }
 
@@ -86,8 +87,9 @@ func TestTemplateFunctions(t *testing.T) {
 		`{{ toLower "A" }}{{ toUpper "b" }}{{ toTitle "one two" }}`:                                                                                       "aBOne Two",
 		`{{ "a-a" | replaceAll "a" "b" }}{{ "a1" | regexMatch "[0-9]" }}{{ "a1" | regexReplaceAll "([0-9])" "<$1>" }}`:                                    "b-btruea<1>",
 		`{{ indent 2 "a\nb" }}`: "  a\n  b",
-		`{{ print "a" 1 }}{{ printf "%03d" 7 }}{{ println }}{{ html "<" }}{{ js "'" }}{{ urlquery "a b" }}`:        "a1007\n&lt;\\'a+b",
-		`{{ base64Encode "a?>" }}{{ base64Decode "YT8+" }}{{ base64URLEncode "a?>" }}{{ base64URLDecode "YT8-" }}`: "YT8+a?>YT8-a?>",
+		`{{ key "shop/a" }}{{ keyExists "none" }}{{ keyOrDefault "none" "d" }}{{ len (ls "shop") }}{{ len (tree "shop") }}`: "1falsed12",
+		`{{ print "a" 1 }}{{ printf "%03d" 7 }}{{ println }}{{ html "<" }}{{ js "'" }}{{ urlquery "a b" }}`:                 "a1007\n&lt;\\'a+b",
+		`{{ base64Encode "a?>" }}{{ base64Decode "YT8+" }}{{ base64URLEncode "a?>" }}{{ base64URLDecode "YT8-" }}`:          "YT8+a?>YT8-a?>",
 		`{{ sha256Hex "" }}`: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", `{{ md5sum "" }}`: "d41d8cd98f00b204e9800998ecf8427e",
 		`{{ hmacSHA256Hex "what do ya want for nothing?" "Jefe" }}`:                                                    "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
 		`{{ with parseJSON "{\"a\":\"<\"}" }}{{ toJSON . }}{{ toUnescapedJSON . }}{{ end }}`:                           `{"a":"\u003c"}{"a":"<"}`,
@@ -151,14 +153,14 @@ func TestTemplatesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		`{{ if }}`:     "t:1: missing value for if",
 		"a\n{{ foo }}": `t:2: function "foo" not defined`,
-		`{{ with pkiCert "a" }}{{ .Data }}{{ end }}`:         "t:1:8: the function pkiCert is not supported: no certificates are made",
-		"\n{{ key \"a\" }}":                                  "t:2:3: the function key is not supported: templates read nothing from Consul",
-		`{{ range service "a" }}{{ end }}`:                   "templates read nothing from Consul",
-		`{{ if true }}{{ else }}{{ len (ls "a") }}{{ end }}`: "templates read nothing from Consul",
-		`{{ writeToFile "a" "" "" "0600" "x" }}`:             "writes no other file",
-		`{{ spew_sdump 1 }}`:                                 "does not exist here",
-		`{{ sprig_uuidv4 }}`:                                 `function "sprig_uuidv4" not defined`,
-		strings.Repeat("x", template.MaxBytes+1):             "at most 4 MiB",
+		`{{ with pkiCert "a" }}{{ .Data }}{{ end }}`:             "t:1:8: the function pkiCert is not supported: no certificates are made",
+		"\n{{ safeLs \"a\" }}":                                   "t:2:3: the function safeLs is not supported: templates read keys of Consul alone",
+		`{{ range service "a" }}{{ end }}`:                       "templates read keys of Consul alone",
+		`{{ if true }}{{ else }}{{ len (safeLs "a") }}{{ end }}`: "templates read keys of Consul alone",
+		`{{ writeToFile "a" "" "" "0600" "x" }}`:                 "writes no other file",
+		`{{ spew_sdump 1 }}`:                                     "does not exist here",
+		`{{ sprig_uuidv4 }}`:                                     `function "sprig_uuidv4" not defined`,
+		strings.Repeat("x", template.MaxBytes+1):                 "at most 4 MiB",
 	} {
 		err := template.Check(template.Text{Name: "t", Text: text})
 		if code := fleet.CodeOf(err); code != fleet.CodeInvalid && code != fleet.CodeUnsupported || !strings.Contains(err.Error(), want) {

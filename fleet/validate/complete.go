@@ -112,14 +112,22 @@ func completeNoun(noun any) {
 		if v.Name == fleet.DefaultIdentity && len(v.Audience) == 0 {
 			v.Audience = []string{fleet.DefaultAudience}
 		}
-		if v.Name == fleet.VaultIdentity {
-			if len(v.Audience) == 0 {
-				v.Audience = []string{fleet.DefaultVaultAudience}
-			}
-			setDefault(&v.TTL, fleet.DefaultVaultTTL)
+		switch {
+		case v.Name == fleet.VaultIdentity:
+			completeLogin(v, fleet.DefaultVaultAudience, fleet.DefaultVaultTTL)
+		case v.Name == fleet.ConsulIdentity || fleet.IsServiceIdentity(v.Name):
+			completeLogin(v, fleet.DefaultConsulAudience, fleet.DefaultConsulTTL)
 		}
 		completeSignal(v.ChangeMode, &v.ChangeSignal)
 	}
+}
+
+// completeLogin fills in an identity with which an edge logs in to a server.
+func completeLogin(w *fleet.WorkloadIdentity, audience string, ttl time.Duration) {
+	if len(w.Audience) == 0 {
+		w.Audience = []string{audience}
+	}
+	setDefault(&w.TTL, ttl)
 }
 
 func setDefault[T comparable](field *T, to T) {
@@ -163,6 +171,9 @@ func completeService(s *fleet.Service, name string) {
 	setDefault(&s.OnUpdate, fleet.OnUpdateRequireHealthy)
 	if s.Provider == fleet.ProviderConsul {
 		setDefault(&s.Cluster, fleet.DefaultCluster)
+	}
+	if s.Identity != nil {
+		setDefault(&s.Identity.Name, s.IdentityName())
 	}
 	if s.Weights != nil {
 		setDefault(&s.Weights.Passing, 1)

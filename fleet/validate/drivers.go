@@ -45,6 +45,26 @@ func ConsulWarning(j *fleet.Job, hasNode func() bool) string {
 	return ""
 }
 
+// ConsulLoginWarnings returns a line for a job that logs in to Consul, if on no node it can, and one for each task whose token is in
+// its environment.
+func ConsulLoginWarnings(j *fleet.Job, hasNode func() bool) []string {
+	var out []string
+	missing := false
+	for i := range j.TaskGroups {
+		g := &j.TaskGroups[i]
+		if g.LogsInToConsul() && !missing && !hasNode() {
+			missing = true
+			out = append(out, fmt.Sprintf("no node lets tasks log in to Consul: group %q waits for one; start nodes with --consul-address, which has to be on the node itself or https", g.Name))
+		}
+		for _, t := range g.Tasks {
+			if t.Consul != nil && t.Consul.Env {
+				out = append(out, fmt.Sprintf("task %q: CONSUL_HTTP_TOKEN is in its environment, which is on the edge's disk: leave out env, and let it read %s", t.Name, fleet.ConsulTokenFile))
+			}
+		}
+	}
+	return out
+}
+
 // VaultWarnings returns a line for a job with a vault block, if no node has a Vault, and one for each task whose token is in
 // its environment.
 func VaultWarnings(j *fleet.Job, hasNode func() bool) []string {

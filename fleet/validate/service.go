@@ -89,6 +89,27 @@ func validateService(s *fleet.Service, ps *fleet.Problems, path string, where se
 	if s.CheckRestart != nil {
 		validateCheckRestart(s.CheckRestart, ps, path+".CheckRestart")
 	}
+	if s.Identity != nil {
+		validateServiceIdentity(s, ps, path+".Identity")
+	}
+}
+
+// maxServiceIdentity bounds the name of the identity of a service, in bytes.
+const maxServiceIdentity = 200
+
+// validateServiceIdentity checks the identity with which an edge logs in to Consul for a service.
+func validateServiceIdentity(s *fleet.Service, ps *fleet.Problems, at string) {
+	validateIdentityTimes(s.Identity, ps, at)
+	switch name := s.IdentityName(); {
+	case s.Provider != fleet.ProviderConsul:
+		ps.AddHint(at, "leave it out: edges log in to Consul with it", "the identity of a service of provider %s is not supported", s.Provider)
+	case s.Identity.Name != name:
+		ps.AddHint(at+".Name", "leave it out", "the identity of the service has the name %s, and not %.64q", name, s.Identity.Name)
+	case strings.Contains(name, "${"):
+		ps.AddHint(at, "write the name and the port without ${…}", "an identity of a service with ${…} in its name or port is not supported: hubs sign it before its node is known")
+	case len(name) > maxServiceIdentity:
+		ps.Add(at, "the identity would have the name %.64s…: at most %d bytes are allowed", name, maxServiceIdentity)
+	}
 }
 
 // hasPort reports whether the port that a task's service names is there.

@@ -28,7 +28,13 @@ var unsupported = []struct {
 	{"multiregion block", "run the job in each cluster: one cluster is one region", []string{"Multiregion"}},
 	{"this address_mode", "write address_mode = \"host\", or leave it out; alloc needs a group with a network of mode bridge or cni/NAME, driver a service of a docker or podman task in a group without one", ofServices("AddressMode", "Checks.AddressMode")},
 	{"connect block", "leave it out: there is no service mesh", ofServices("Connect")},
-	{"identity block of a service", "leave it out: no tokens are made for services", ofServices("Identity")},
+	{"env of an identity of a service", nobodyGetsIt, ofServices("Identity.Env")},
+	{"file of an identity of a service", nobodyGetsIt, ofServices("Identity.File")},
+	{"filepath of an identity of a service", nobodyGetsIt, ofServices("Identity.Filepath")},
+	{"change_mode of an identity of a service", nobodyGetsIt, ofServices("Identity.ChangeMode")},
+	{"change_signal of an identity of a service", nobodyGetsIt, ofServices("Identity.ChangeSignal")},
+	{"service_name of an identity of a service", "leave it out: it is the name of the service", ofServices("Identity.ServiceName")},
+	{"extra_claims of an identity of a service", "leave them out: a token has Nomad's own claims", ofServices("Identity.ExtraClaims")},
 	{"cluster of a service", "leave it out: a node has one Consul agent", ofServices("Cluster")},
 	{"kind of a service", "leave it out: it belongs to a service mesh", ofServices("Kind")},
 	{"tagged_addresses", "leave it out, and write another service for each further address; provider = \"consul\" has them", ofServices("TaggedAddresses")},
@@ -44,10 +50,13 @@ var unsupported = []struct {
 	{"fail_on_error of a change_script", "leave it out: an event says that the script failed, and the task runs on", []string{"TaskGroups.Tasks.Templates.ChangeScript.FailOnError"}},
 	{"cluster of a vault block", "leave it out: an edge has one Vault", []string{"TaskGroups.Tasks.Vault.Cluster"}},
 	{"policies of a vault block", "write role: the edge logs in with the identity of the task, and that role of Vault decides on the policies", []string{"TaskGroups.Tasks.Vault.Policies"}},
-	{"consul block", "leave it out: services go to the Consul agent of their node, with that node's token", []string{"TaskGroups.Consul", "TaskGroups.Tasks.Consul"}},
+	{"this consul block of a group", "leave it out, and write one into the tasks that log in: a node has one Consul agent, in the default namespace and partition", []string{"TaskGroups.Consul"}},
+	{"cluster of a consul block", "leave it out: a node has one Consul agent", []string{"TaskGroups.Tasks.Consul.Cluster"}},
+	{"namespace of a consul block", "leave it out: namespaces are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Namespace"}},
+	{"partition of a consul block", "leave it out: admin partitions are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Partition"}},
 	{"secret block", "write a vault block, and a template that reads the secret", []string{"TaskGroups.Tasks.Secrets"}},
 	{"env of an identity", "write file = true, and let the task read the file: the environment of a task is on the edge's disk", ofIdentities("Env")},
-	{"service_name of an identity", "leave it out: no tokens are made for services", ofIdentities("ServiceName")},
+	{"service_name of an identity", "write an identity block into the service", ofIdentities("ServiceName")},
 	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
@@ -55,6 +64,8 @@ var unsupported = []struct {
 	{"a Consul namespace", "leave it out: services are in the namespace of the node's token", []string{"ConsulNamespace"}},
 	{"a Vault namespace", "write namespace in the vault block", []string{"VaultNamespace"}},
 }
+
+const nobodyGetsIt = "leave it out: the edge logs in to Consul with the identity, and gives its token to nobody"
 
 // ofServices are the paths of fields of a group's services and of a task's.
 func ofServices(fields ...string) []string {
@@ -133,9 +144,8 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 			v.Type = strings.TrimPrefix(v.Type, fleet.VolumeHost)
 			g.Volumes[name] = v
 		}
-		usual := fleet.Consul{Cluster: fleet.DefaultCluster}
-		if g.Consul != nil && (*g.Consul == usual || *g.Consul == fleet.Consul{Cluster: fleet.DefaultCluster, Namespace: fleet.DefaultNamespace}) {
-			g.Consul = nil
+		if g.Consul != nil && *withoutUsual(g.Consul) == (fleet.Consul{}) {
+			g.Consul = nil // Nomad's client sends one
 		}
 		g.Services = plainServices(g.Services, addressModes(&j.TaskGroups[i], nil))
 		g.Tasks = slices.Clone(g.Tasks)
@@ -151,12 +161,24 @@ func withoutDefaults(j *fleet.Job) fleet.Job {
 				block.Cluster = ""
 				t.Vault = &block
 			}
+			if t.Consul != nil {
+				t.Consul = withoutUsual(t.Consul)
+			}
 			if g.RestartPolicy != nil && t.RestartPolicy != nil && *t.RestartPolicy == *g.RestartPolicy {
 				t.RestartPolicy = nil // of which its group tells
 			}
 		}
 	}
 	return c
+}
+
+// withoutUsual returns a copy of a consul block without what holds anyway.
+func withoutUsual(c *fleet.Consul) *fleet.Consul {
+	block := *c
+	for _, field := range []*string{&block.Cluster, &block.Namespace, &block.Partition} {
+		*field = strings.TrimPrefix(*field, fleet.DefaultCluster)
+	}
+	return &block
 }
 
 // addressModes returns the address modes that services of a group, or of a task of it, can have.

@@ -16,7 +16,7 @@ var unsupportedExamples = map[string]string{
 	"Multiregion": `{"Regions": [{"Name": "x"}]}`, "Periodic": `{"Spec": "@daily"}`, "ParameterizedJob": `{}`,
 	"Migrate":  `{"MaxParallel": 2}`,
 	"Networks": `[{}]`, "Volumes.Type": `"csi"`, "Volumes.MountOptions": `{"FSType": "ext4"}`, "SELinuxLabel": `"Z"`,
-	"Consul": `{"Namespace": "x"}`, "ShutdownDelay": `1`,
+	"Consul": `{"Namespace": "x"}`, "Consul.Cluster": `"x"`, "Consul.Namespace": `"x"`, "Consul.Partition": `"x"`, "ShutdownDelay": `1`,
 	"Sticky": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault.Cluster": `"x"`, "Vault.Policies": `["x"]`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
@@ -24,7 +24,7 @@ var unsupportedExamples = map[string]string{
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
 	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
-	"Services.Identity": `{"Audience": ["x"]}`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
+	"Identity.File": `true`, "Filepath": `"x"`, "ChangeMode": `"restart"`, "ChangeSignal": `"SIGHUP"`, "TaggedAddresses": `{"x": "y"}`, "Weights": `{"Passing": 2}`, "EnableTagOverride": `true`,
 	"Expose": `true`, "Advertise": `"x"`,
 	"FailOnError": `true`,
 }

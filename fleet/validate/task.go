@@ -178,6 +178,9 @@ func validateTemplates(t *fleet.Task, ps *fleet.Problems, at string) {
 		if t.Vault == nil && template.ReadsVault(textOf(block)) {
 			ps.AddHint(path+".EmbeddedTmpl", "add one: vault {}", "it reads a secret of Vault, and the task has no vault block")
 		}
+		if !t.LogsInToConsul() && template.ReadsConsul(textOf(block)) {
+			ps.AddHint(path+".EmbeddedTmpl", "add one: consul {}", "it reads a key of Consul, and the task has no consul block")
+		}
 		if seen[block.DestPath] && block.DestPath != "" {
 			ps.Add(path+".DestPath", "two templates write %q", block.DestPath)
 		}
@@ -296,6 +299,22 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 	if !identityName.MatchString(w.Name) {
 		ps.Add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
 	}
+	if fleet.IsServiceIdentity(w.Name) {
+		ps.Add(at+".Name", "%q is the name of an identity of a service", w.Name)
+	}
+	validateIdentityTimes(w, ps, at)
+	if w.ChangeSignal != "" && !signalName.MatchString(w.ChangeSignal) {
+		ps.Add(at+".ChangeSignal", "%q is not the name of a signal", w.ChangeSignal)
+	}
+	checkOneOf(ps, at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode", w.ChangeMode,
+		"", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart)
+	if w.Filepath != "" && escapesFolder("task", w.Filepath) {
+		ps.Add(at+".Filepath", "%q lies outside of the allocation's folder", w.Filepath)
+	}
+}
+
+// validateIdentityTimes checks the audiences of an identity, and how long its tokens are valid.
+func validateIdentityTimes(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) {
 	checkDuration(ps, at+".TTL", w.TTL)
 	if n := len(strings.Join(w.Audience, "")); n > maxAudience {
 		ps.Add(at+".Audience", "the audiences have %d bytes: at most %d are allowed", n, maxAudience)
@@ -305,14 +324,6 @@ func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) 
 	}
 	if w.Offline && w.TTL == 0 {
 		ps.Add(at+".TTL", "an offline identity needs a ttl: its edge signs it for that long")
-	}
-	if w.ChangeSignal != "" && !signalName.MatchString(w.ChangeSignal) {
-		ps.Add(at+".ChangeSignal", "%q is not the name of a signal", w.ChangeSignal)
-	}
-	checkOneOf(ps, at+".ChangeMode", "it is noop, signal or restart", "unknown change_mode", w.ChangeMode,
-		"", fleet.ChangeNoop, fleet.ChangeSignal, fleet.ChangeRestart)
-	if w.Filepath != "" && escapesFolder("task", w.Filepath) {
-		ps.Add(at+".Filepath", "%q lies outside of the allocation's folder", w.Filepath)
 	}
 }
 

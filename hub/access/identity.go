@@ -77,7 +77,7 @@ func checkOffline(c *workload.Claims, a *fleet.Alloc) error {
 
 // offlineIdentity returns the identity of an allocation's task that a token is of; nil: none that an edge may sign.
 func offlineIdentity(c *workload.Claims, a *fleet.Alloc) *fleet.WorkloadIdentity {
-	all := a.Group().Task(c.Task).DeliveredIdentities()
+	all := a.Group().Task(c.Task).DeliveredIdentities() // CheckIdentity has refused those of services
 	i := slices.IndexFunc(all, func(w fleet.WorkloadIdentity) bool {
 		return w.Offline && a.IdentitySubject(c.Task, w.Name) == c.Subject
 	})

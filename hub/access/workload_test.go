@@ -83,7 +83,7 @@ func (w *workloads) alloc() *fleet.Alloc {
 // sign signs the default identity of a task.
 func (w *workloads) sign(task string, ttl time.Duration) string {
 	w.tb.Helper()
-	made, err := w.SignIdentity(w.tb.Context(), w.alloc(), task, &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, Audience: []string{fleet.DefaultAudience}, TTL: ttl})
+	made, err := w.SignIdentity(w.tb.Context(), w.alloc(), &fleet.OwnedIdentity{Task: task, WorkloadIdentity: fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, Audience: []string{fleet.DefaultAudience}, TTL: ttl}})
 	if err != nil {
 		w.tb.Fatal(err)
 	}

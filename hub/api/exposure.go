@@ -70,12 +70,10 @@ func exposedIdentities(al *fleet.Alloc) (all []api.ExposedIdentity) {
 	if g == nil || al.EndedOnEdge() {
 		return nil
 	}
-	for i := range g.Tasks {
-		for _, w := range g.Tasks[i].DeliveredIdentities() {
-			all = append(all, api.ExposedIdentity{
-				Namespace: al.Namespace, JobID: al.JobID, AllocID: al.ID, Task: g.Tasks[i].Name, Name: w.Name, Audience: w.Audience, TTL: w.TTL, Offline: w.Offline,
-			})
-		}
+	for _, w := range g.DeliveredIdentities() {
+		all = append(all, api.ExposedIdentity{
+			Namespace: al.Namespace, JobID: al.JobID, AllocID: al.ID, Task: w.Task, Name: w.Name, Audience: w.Audience, TTL: w.TTL, Offline: w.Offline,
+		})
 	}
 	return all
 }

@@ -77,6 +77,7 @@ func (a *API) nodeWarnings(job *fleet.Job) []string {
 	})
 	lines = append(lines, validate.HiddenIdentities(job)...)
 	lines = append(lines, validate.VaultWarnings(job, func() bool { return anyNode((*fleet.Node).HasVault) })...)
+	lines = append(lines, validate.ConsulLoginWarnings(job, func() bool { return anyNode((*fleet.Node).HasConsulLogin) })...)
 	return append(lines, validate.ConsulWarning(job, func() bool { return anyNode((*fleet.Node).HasConsul) }))
 }
 

@@ -16,6 +16,9 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 
 	"skerry/api"
+	"skerry/edge/consul"
+	"skerry/edge/consul/consultest"
+	"skerry/edge/logins"
 	"skerry/edge/machinekey"
 	"skerry/edge/vault"
 	"skerry/edge/vault/vaulttest"
@@ -55,7 +58,7 @@ func (a *aclHub) signIdentity(issuer string, w *fleet.WorkloadIdentity) (fleet.A
 	}
 	mustApply(a.tb, a.hub, state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{nodeID: {placed}}}, Jobs: []*fleet.Job{job}, Now: 4})
 	signer := a.newSigner(issuer)
-	made, err := signer.SignIdentity(a.tb.Context(), &placed, "main", w)
+	made, err := signer.SignIdentity(a.tb.Context(), &placed, &fleet.OwnedIdentity{Task: "main", WorkloadIdentity: *w})
 	mustSucceed(a.tb, err)
 	return placed.ID, made.Text
 }
@@ -104,25 +107,51 @@ func TestVaultTakesAnIdentity(t *testing.T) {
 	a := newACLHub(t)
 	a.now = time.Now() // Vault has no other clock
 	_, token := a.signIdentity("", &fleet.WorkloadIdentity{Name: fleet.VaultIdentity, Audience: []string{fleet.DefaultVaultAudience}, TTL: fleet.DefaultVaultTTL})
-	server := vaulttest.New(func() ([]byte, error) {
-		resp, err := http.Get(a.srv.URL + "/.well-known/jwks.json")
-		if err != nil {
-			return nil, err
-		}
-		defer resp.Body.Close()
-		return io.ReadAll(resp.Body)
-	})
+	server := vaulttest.New(a.keySet)
 	for _, job := range []string{"shop", "till"} {
 		server.SetRole(job, vaulttest.Role{Audience: fleet.DefaultVaultAudience, TTL: time.Hour, Claims: map[string]string{"nomad_job_id": job, "nomad_task": "main", "nomad_namespace": "default"}})
 	}
 	client, err := vault.NewClient(vault.ClientConfig{Address: "https://vault.example.com", Transport: server})
 	mustSucceed(t, err)
 	key, _ := machinekey.New()
-	keeper, err := vault.Open(vault.Config{Client: client, Journal: emptyJournal{}, Sealer: key, Log: slog.New(slog.DiscardHandler)})
+	keeper, err := vault.Open(client, logins.Config{Journal: emptyJournal{}, Sealer: key, Log: slog.New(slog.DiscardHandler)})
 	mustSucceed(t, err)
-	mustSucceed(t, keeper.Renew(t.Context(), vault.Task{Alloc: "a", Name: "main", Block: &fleet.Vault{Role: "shop"}}, token))
-	if err := keeper.Renew(t.Context(), vault.Task{Alloc: "b", Name: "main", Block: &fleet.Vault{Role: "till"}}, token); !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), "nomad_job_id") {
+	mustSucceed(t, keeper.Renew(t.Context(), client.Task("a", "main", &fleet.Vault{Role: "shop"}), token))
+	if err := keeper.Renew(t.Context(), client.Task("b", "main", &fleet.Vault{Role: "till"}), token); !remoteapi.IsRefused(err) || !strings.Contains(err.Error(), "nomad_job_id") {
 		t.Errorf("the role of another job: %v", err)
+	}
+}
+
+// keySet is the hub's key set, as others read it.
+func (a *aclHub) keySet() ([]byte, error) {
+	resp, err := http.Get(a.srv.URL + "/.well-known/jwks.json")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}
+
+// TestConsulTakesAnIdentity: an auth method of Consul takes the identity of a task, by the hub's key set and the task's claims; that
+// for another job does not.
+func TestConsulTakesAnIdentity(t *testing.T) {
+	a := newACLHub(t)
+	a.now = time.Now() // Consul has no other clock
+	_, token := a.signIdentity("", &fleet.WorkloadIdentity{Name: fleet.ConsulIdentity, Audience: []string{fleet.DefaultConsulAudience}, TTL: fleet.DefaultConsulTTL})
+	agent := consultest.New()
+	for method, job := range map[string]string{consul.DefaultAuthMethod: "shop", "till": "till"} {
+		agent.SetMethod(method, consultest.Method{Keys: a.keySet, Audience: fleet.DefaultConsulAudience, Claims: map[string]string{"nomad_job_id": job, "nomad_task": "main", "nomad_namespace": "default"}})
+	}
+	key, _ := machinekey.New()
+	for method, want := range map[string]string{"": "", "till": "nomad_job_id"} {
+		client, err := consul.NewClient(consul.ClientConfig{Address: "127.0.0.1:8500", TaskMethod: method, Transport: agent})
+		mustSucceed(t, err)
+		keeper, err := consul.OpenKeeper(client, logins.Config{Journal: emptyJournal{}, Sealer: key, Log: slog.New(slog.DiscardHandler)})
+		mustSucceed(t, err)
+		err = keeper.Renew(t.Context(), client.Task("a", "main"), token)
+		if want == "" && err != nil || want != "" && (!remoteapi.IsRefused(err) || !strings.Contains(err.Error(), want)) {
+			t.Errorf("method %q: %v, want %q", method, err, want)
+		}
 	}
 }
 
@@ -142,7 +171,7 @@ func (a *aclHub) signIdentityAgain(t *testing.T, issuer string) (fleet.AllocID, 
 	t.Helper()
 	for alloc := range a.hub.store.View().AllocsByNode(nodeID) {
 		signer := a.newSigner(issuer)
-		made, err := signer.SignIdentity(context.Background(), alloc, "main", &fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, TTL: time.Hour})
+		made, err := signer.SignIdentity(context.Background(), alloc, &fleet.OwnedIdentity{Task: "main", WorkloadIdentity: fleet.WorkloadIdentity{Name: "vault", Audience: []string{"vault.io"}, TTL: time.Hour}})
 		mustSucceed(t, err)
 		return alloc.ID, made.Text
 	}

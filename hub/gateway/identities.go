@@ -15,7 +15,7 @@ const identitiesInRequest = 100
 
 // Signer signs the identities of tasks.
 type Signer interface {
-	SignIdentity(ctx context.Context, a *fleet.Alloc, task string, w *fleet.WorkloadIdentity) (workload.Token, error)
+	SignIdentity(ctx context.Context, a *fleet.Alloc, w *fleet.OwnedIdentity) (workload.Token, error)
 }
 
 // identitySender sends an edge the tokens of its allocations' tasks, and others when half of their time is over. Its owner
@@ -44,8 +44,7 @@ func newIdentitySender(s *session) *identitySender {
 // wantedIdentity is an identity that the edge has to have.
 type wantedIdentity struct {
 	alloc    *fleet.Alloc
-	task     string
-	identity fleet.WorkloadIdentity
+	identity fleet.OwnedIdentity
 }
 
 // sendDue sends the tokens that the edge lacks, and those that are due for renewal. It returns the time until it has to be
@@ -80,7 +79,7 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 	var batch []syncproto.DeliveredIdentity
 	now := i.s.gw.cfg.Now()
 	for _, w := range wanted {
-		held, ok := i.held[syncproto.IdentityName{Alloc: w.alloc.ID, Task: w.task, Identity: w.identity.Name}]
+		held, ok := i.held[syncproto.IdentityName{Alloc: w.alloc.ID, Task: w.identity.Task, Identity: w.identity.Name}]
 		if _, known := view.RootKey(held.KeyID); ok && known && held.Offline == w.identity.Offline {
 			if w.identity.TTL == 0 {
 				continue
@@ -90,12 +89,12 @@ func (i *identitySender) trySendDue(ctx context.Context) (next time.Duration, er
 				continue
 			}
 		}
-		made, err := i.s.gw.cfg.Sign.SignIdentity(ctx, w.alloc, w.task, &w.identity)
+		made, err := i.s.gw.cfg.Sign.SignIdentity(ctx, w.alloc, &w.identity)
 		if err != nil {
 			return 0, err
 		}
 		d := syncproto.DeliveredIdentity{
-			Alloc: w.alloc.ID, Task: w.task, Name: w.identity.Name, Token: made.Text, KeyID: made.KeyID, Issued: made.IssuedAt, Expires: made.Expires,
+			Alloc: w.alloc.ID, Task: w.identity.Task, Name: w.identity.Name, Token: made.Text, KeyID: made.KeyID, Issued: made.IssuedAt, Expires: made.Expires,
 			Offline: w.identity.Offline,
 		}
 		if w.identity.TTL > 0 {
@@ -141,17 +140,15 @@ func shorter(a, b time.Duration) time.Duration {
 	return a
 }
 
-// wantedIdentities lists the identities of the tasks that are to run on a node.
+// wantedIdentities lists the identities of the tasks and services that are to run on a node.
 func wantedIdentities(v *state.View, node fleet.NodeID) (all []wantedIdentity) {
 	for a := range v.AllocsByNode(node) {
 		g := a.Group()
 		if g == nil || a.DesiredStatus != fleet.DesiredRun || a.ClientTerminal() {
 			continue
 		}
-		for t := range g.Tasks {
-			for _, w := range g.Tasks[t].DeliveredIdentities() {
-				all = append(all, wantedIdentity{a, g.Tasks[t].Name, w})
-			}
+		for _, w := range g.DeliveredIdentities() {
+			all = append(all, wantedIdentity{a, w})
 		}
 	}
 	return all

@@ -21,11 +21,11 @@ type countingSigner struct {
 	n  int64
 }
 
-func (s *countingSigner) SignIdentity(_ context.Context, a *fleet.Alloc, task string, w *fleet.WorkloadIdentity) (workload.Token, error) {
+func (s *countingSigner) SignIdentity(_ context.Context, a *fleet.Alloc, w *fleet.OwnedIdentity) (workload.Token, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	t := workload.Token{Text: fmt.Sprintf("%s/%s/%s#%d", a.JobID, task, w.Name, s.n), Claims: workload.Claims{KeyID: "k1", IssuedAt: time.Now().Unix()}}
+	t := workload.Token{Text: fmt.Sprintf("%s/%s/%s#%d", a.JobID, w.Task, w.Name, s.n), Claims: workload.Claims{KeyID: "k1", IssuedAt: time.Now().Unix()}}
 	if w.TTL > 0 {
 		t.Expires = t.IssuedAt + int64(w.TTL/time.Second)
 	}

@@ -18,6 +18,7 @@ type feasibility struct {
 	network    string                   // mode of the group's network; "": the host's
 	consul     bool                     // a service is registered with a Consul agent
 	vault      bool                     // a task has a vault block
+	login      bool                     // a task or a service logs in to Consul
 	identities bool                     // a task gets the token of an identity
 	offline    bool                     // the edge may sign such a token itself
 	devices    []*fleet.RequestedDevice // requested by tasks
@@ -39,7 +40,8 @@ const (
 	missingVolumes = "missing compatible host volumes"
 	missingNetwork = "missing network"
 	missingConsul  = "missing Consul agent" // Nomad adds a constraint of attr.consul.version
-	missingVault   = "missing Vault"        // Nomad adds a constraint of attr.vault.version
+	missingLogin   = "missing Consul in which tasks log in"
+	missingVault   = "missing Vault" // Nomad adds a constraint of attr.vault.version
 	missingTokens  = "missing identities of tasks: the edge's release is too old"
 	missingOffline = "missing offline identities of tasks: the edge's release is too old"
 )
@@ -71,6 +73,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 		}
 	}
 	f.network, f.consul, f.vault = g.NetworkMode(), g.UsesConsul(), g.UsesVault()
+	f.login = g.LogsInToConsul()
 	f.identities, f.offline = g.HasIdentities(), g.HasOfflineIdentities()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
@@ -177,6 +180,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if f.consul && !n.HasConsul() {
 		return verdict{reason: missingConsul}
+	}
+	if f.login && !n.HasConsulLogin() {
+		return verdict{reason: missingLogin}
 	}
 	if f.vault && !n.HasVault() {
 		return verdict{reason: missingVault}

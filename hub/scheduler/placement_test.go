@@ -383,6 +383,23 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Errorf("a service of the hubs' catalogue waits for Consul: %+v", e.FailedTGAllocs["web"])
 		}
 	})
+	t.Run("login at Consul", func(t *testing.T) {
+		c := newCluster(t)
+		knows := func(n *fleet.Node) {
+			n.Attributes[fleet.AttributeIdentities], n.Attributes[fleet.AttributeConsulVersion] = "1", "1.21.0"
+		}
+		c.openNodeSession(node(0, knows))
+		e := c.registerAndSchedule(job(1, func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Consul = &fleet.Consul{} }))
+		if m := e.FailedTGAllocs["web"]; m == nil || m.ConstraintFiltered["missing Consul in which tasks log in"] != 1 {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, knows, func(n *fleet.Node) { n.Attributes[fleet.AttributeConsulLogin] = "1" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+	})
 	t.Run("Vault", func(t *testing.T) {
 		c := newCluster(t)
 		knows := func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }

@@ -189,9 +189,7 @@ func (t *tx) signatureInUse(k *RootKey, now int64) *fleet.Error {
 // mayHaveToken reports whether a task of the allocation may have a token that is older than age, and has not expired.
 func mayHaveToken(a *fleet.Alloc, age time.Duration) bool {
 	g := a.Group()
-	return g != nil && slices.ContainsFunc(g.Tasks, func(t fleet.Task) bool {
-		return slices.ContainsFunc(t.DeliveredIdentities(), func(w fleet.WorkloadIdentity) bool { return w.TTL == 0 || age < w.TTL })
-	})
+	return g != nil && slices.ContainsFunc(g.DeliveredIdentities(), func(w fleet.OwnedIdentity) bool { return w.TTL == 0 || age < w.TTL })
 }
 
 // keepRootKeys keeps, after a restore, the root keys and the signing keys that the snapshot does not have. One that would

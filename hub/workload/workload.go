@@ -39,7 +39,8 @@ type Claims struct {
 	Namespace string        `json:"nomad_namespace"`
 	JobID     fleet.JobID   `json:"nomad_job_id"`
 	AllocID   fleet.AllocID `json:"nomad_allocation_id"`
-	Task      string        `json:"nomad_task"`
+	Task      string        `json:"nomad_task,omitempty"`
+	Service   string        `json:"nomad_service,omitempty"` // in the place of the task
 
 	// Node and Offline are in tokens that an edge has signed while no hub was in reach.
 	Node    fleet.NodeID `json:"skerry_node_id,omitempty"`
@@ -84,13 +85,16 @@ type Token struct {
 	Claims
 }
 
-// SignIdentity signs a token for an identity of a task.
-func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, w *fleet.WorkloadIdentity) (Token, error) {
+// SignIdentity signs a token for an identity of a task or a service.
+func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, w *fleet.OwnedIdentity) (Token, error) {
 	now := s.Now().Unix()
 	t := Token{Claims: Claims{
-		Issuer: s.Issuer, Subject: a.IdentitySubject(task, w.Name), Audience: w.Audience, IssuedAt: now, NotBefore: now, ID: fleet.NewUUID(nil),
-		Namespace: a.Namespace, JobID: a.JobOfIdentity(), AllocID: a.ID, Task: task,
+		Issuer: s.Issuer, Subject: a.IdentitySubject(w.Owner(), w.Name), Audience: w.Audience, IssuedAt: now, NotBefore: now, ID: fleet.NewUUID(nil),
+		Namespace: a.Namespace, JobID: a.JobOfIdentity(), AllocID: a.ID, Service: w.Service,
 	}}
+	if w.Service == "" {
+		t.Task = w.Task
+	}
 	if w.TTL > 0 {
 		t.Expires = now + Seconds(w.TTL)
 	}
@@ -101,7 +105,7 @@ func (s *Signer) SignIdentity(ctx context.Context, a *fleet.Alloc, task string, 
 	t.KeyID = keyID
 	t.Text, err = signClaims(jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: keyID}}, t.Claims)
 	if err != nil {
-		return Token{}, fleet.Errorf(fleet.CodeInternal, "sign identity %s of task %s: %w", w.Name, task, err)
+		return Token{}, fleet.Errorf(fleet.CodeInternal, "sign identity %s of %s: %w", w.Name, w.Owner(), err)
 	}
 	return t, nil
 }

@@ -50,15 +50,18 @@ func TestClaims(t *testing.T) {
 	for _, tc := range []struct {
 		issuer   string
 		identity fleet.WorkloadIdentity
+		service  string
 		want     string
 	}{
-		{"", fleet.WorkloadIdentity{Name: "default", Audience: []string{"nomadproject.io"}},
+		{"", fleet.WorkloadIdentity{Name: "default", Audience: []string{"nomadproject.io"}}, "",
 			`{"sub":"global:default:shop:web:main:default","aud":"nomadproject.io","iat":1700000000,"nbf":1700000000,"jti":"ID","nomad_namespace":"default","nomad_job_id":"shop","nomad_allocation_id":"5c6328f7-48c5-4d03-bada-91ef2e904d0d","nomad_task":"main"}`},
-		{"https://h", fleet.WorkloadIdentity{Name: "aws", Audience: []string{"sts.amazonaws.com", "x"}, TTL: time.Hour},
+		{"https://h", fleet.WorkloadIdentity{Name: "aws", Audience: []string{"sts.amazonaws.com", "x"}, TTL: time.Hour}, "",
 			`{"iss":"https://h","sub":"global:default:shop:web:main:aws","aud":["sts.amazonaws.com","x"],"iat":1700000000,"nbf":1700000000,"exp":1700003600,"jti":"ID","nomad_namespace":"default","nomad_job_id":"shop","nomad_allocation_id":"5c6328f7-48c5-4d03-bada-91ef2e904d0d","nomad_task":"main"}`},
+		{"", fleet.WorkloadIdentity{Name: "consul-service_main-api-80", Audience: []string{"consul.io"}}, "api",
+			`{"sub":"global:default:shop:web:api:consul-service_main-api-80","aud":"consul.io","iat":1700000000,"nbf":1700000000,"jti":"ID","nomad_namespace":"default","nomad_job_id":"shop","nomad_allocation_id":"5c6328f7-48c5-4d03-bada-91ef2e904d0d","nomad_service":"api"}`},
 	} {
 		signer, v := newSigner(t, tc.issuer)
-		made, err := signer.SignIdentity(t.Context(), shopAlloc(), "main", &tc.identity)
+		made, err := signer.SignIdentity(t.Context(), shopAlloc(), &fleet.OwnedIdentity{Task: "main", Service: tc.service, WorkloadIdentity: tc.identity})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +80,7 @@ func TestClaims(t *testing.T) {
 // FuzzVerify: no text makes it panic, and it accepts none that the key has not signed.
 func FuzzVerify(f *testing.F) {
 	signer, v := newSigner(f, "")
-	made, err := signer.SignIdentity(f.Context(), shopAlloc(), "main", &fleet.WorkloadIdentity{Name: "default"})
+	made, err := signer.SignIdentity(f.Context(), shopAlloc(), &fleet.OwnedIdentity{Task: "main", WorkloadIdentity: fleet.WorkloadIdentity{Name: "default"}})
 	if err != nil {
 		f.Fatal(err)
 	}

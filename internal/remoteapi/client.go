@@ -100,10 +100,17 @@ func (c *Client) parseURL() error {
 // Address is the server's address, as it was given.
 func (c *Client) Address() string { return c.cfg.Address }
 
+// IsPrivate reports whether nobody else sees what is sent to the server.
+func (c *Client) IsPrivate() bool {
+	u, err := url.Parse(c.base)
+	return err == nil && (u.Scheme == "https" || clienttls.IsLoopback(u.Hostname()))
+}
+
 // Request is one request.
 type Request struct {
 	Method, Path string // the path begins with a slash, and may have a query
 	Token        string // "": that of the token file
+	NoToken      bool   // not even that of the token file
 	Namespace    string // "": none
 	Body         any    // is sent in JSON; nil: none
 	Hidden       string // what no error may have, beside the token
@@ -132,33 +139,39 @@ func (c *Client) RequestError(q Request, err error) error {
 
 // Send sends a request, and returns the body of an answer of success. Another answer is a *Refusal.
 func (c *Client) Send(ctx context.Context, q Request) ([]byte, error) {
+	b, _, err := c.SendDated(ctx, q)
+	return b, err
+}
+
+// SendDated is Send, and returns the time of the answer by the clock of the server; zero: it does not say it.
+func (c *Client) SendDated(ctx context.Context, q Request) (body []byte, at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
-	if q.Token == "" && c.cfg.TokenFile != "" {
-		var err error
+	if q.Token == "" && c.cfg.TokenFile != "" && !q.NoToken {
 		if q.Token, err = readToken(c.cfg.TokenFile); err != nil {
-			return nil, err
+			return nil, at, err
 		}
 	}
 	req, err := c.newRequest(ctx, q)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, err
+		return nil, at, err
 	}
 	defer res.Body.Close()
+	at, _ = http.ParseTime(res.Header.Get("Date"))
 	b, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer+1))
 	switch {
 	case res.StatusCode != http.StatusOK && res.StatusCode != http.StatusNoContent:
-		return nil, &Refusal{res.StatusCode, errorText(res.Header.Get("Content-Type"), b, q.Token, q.Hidden), res.Header.Get("Location")}
+		return nil, at, &Refusal{res.StatusCode, errorText(res.Header.Get("Content-Type"), b, q.Token, q.Hidden), res.Header.Get("Location")}
 	case err != nil:
-		return nil, fmt.Errorf("read the answer: %w", err)
+		return nil, at, fmt.Errorf("read the answer: %w", err)
 	case int64(len(b)) > c.cfg.MaxAnswer:
-		return nil, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, c.cfg.MaxAnswer)
+		return nil, at, fmt.Errorf("%w: it has more than %d bytes", ErrTooLarge, c.cfg.MaxAnswer)
 	}
-	return b, nil
+	return b, at, nil
 }
 
 // maxTokenFile bounds what is read of a token file, in bytes.

@@ -4,6 +4,7 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -241,7 +242,7 @@ func allocNote(a local.Alloc, now time.Time) string {
 	}
 	for _, token := range a.Identities {
 		if token.Expires != nil && !now.Before(*token.Expires) {
-			parts = append(parts, fmt.Sprintf("identity %s of %s expired %s ago", token.Name, token.Task, console.Span(now.Sub(*token.Expires))))
+			parts = append(parts, fmt.Sprintf("identity %s of %s expired %s ago", token.Name, cmp.Or(token.Task, "the group"), console.Span(now.Sub(*token.Expires))))
 		}
 	}
 	return strings.Join(parts, "; ")

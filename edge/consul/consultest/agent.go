@@ -53,10 +53,14 @@ type Agent struct {
 	status   int   // that each request is answered with; 0: as it should be
 	refused  string
 	writes   []string
+
+	acl
 }
 
 // New makes an agent that has nothing.
-func New() *Agent { return &Agent{services: map[string]Service{}, checks: map[string]Check{}} }
+func New() *Agent {
+	return &Agent{services: map[string]Service{}, checks: map[string]Check{}, acl: acl{methods: map[string]Method{}, tokens: map[string]aclToken{}, pairs: map[string]string{}}}
+}
 
 // RequireToken makes the agent refuse other tokens.
 func (a *Agent) RequireToken(token string) { a.withLock(func() { a.token = token }) }
@@ -72,7 +76,7 @@ func (a *Agent) RefuseService(name string) { a.withLock(func() { a.refused = nam
 
 // Forget drops everything, as an agent that has lost its data.
 func (a *Agent) Forget() {
-	a.withLock(func() { a.services, a.checks = map[string]Service{}, map[string]Check{} })
+	a.withLock(func() { a.services, a.checks, a.with = map[string]Service{}, map[string]Check{}, nil })
 }
 
 // ExpireChecks lets the TTL of all checks end.
@@ -141,7 +145,11 @@ func (a *Agent) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "something is wrong", a.status)
 		return
 	}
-	if a.token != "" && r.Header.Get("X-Consul-Token") != a.token {
+	w.Header().Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	if a.answerACL(w, r) {
+		return
+	}
+	if a.token != "" && r.Header.Get("X-Consul-Token") != a.token && !a.mayWriteService(r) {
 		http.Error(w, "Permission denied", http.StatusForbidden)
 		return
 	}
@@ -206,6 +214,7 @@ func (a *Agent) registerService(w http.ResponseWriter, r *http.Request) {
 		maps.DeleteFunc(a.checks, func(_ string, c Check) bool { return c.ServiceID == s.ID })
 	}
 	a.services[s.ID] = s
+	a.registeredWith(s.ID, r.Header.Get("X-Consul-Token"))
 	maps.Copy(a.checks, checks)
 	a.writes = append(a.writes, "register "+s.ID)
 }

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"skerry/edge/logins/loginstest"
 )
 
 // Role is a role of the JWT auth method.
@@ -188,7 +190,7 @@ func (s *Server) answerLogin(namespace string, body map[string]any) reply {
 	if err != nil {
 		return deny(http.StatusBadRequest, "fetching keys: %v", err)
 	}
-	if err := checkJWT(jwt, keys, role, time.Now()); err != nil {
+	if _, err := loginstest.Check(jwt, keys, role.Audience, role.Claims, time.Now()); err != nil {
 		return deny(http.StatusBadRequest, "error validating token: %v", err)
 	}
 	s.counter++

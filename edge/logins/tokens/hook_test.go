@@ -15,10 +15,12 @@ import (
 
 	"skerry/drivers"
 	"skerry/edge/identities"
+	"skerry/edge/logins"
+	"skerry/edge/logins/loginstest"
+	"skerry/edge/logins/tokens"
 	"skerry/edge/machinekey"
 	"skerry/edge/runner"
 	"skerry/edge/vault"
-	"skerry/edge/vault/tokens"
 	"skerry/edge/vault/vaulttest"
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -26,7 +28,7 @@ import (
 
 const shop = fleet.AllocID("5c6328f7-48c5-4d03-bada-91ef2e904d0d")
 
-var issuer = sync.OnceValue(vaulttest.NewIssuer)
+var issuer = sync.OnceValue(loginstest.NewIssuer)
 
 // memory is a journal in memory.
 type memory struct {
@@ -88,12 +90,12 @@ func (f *fixture) reopen() {
 		f.ids, err = identities.Open(identities.Config{Journal: f.journal, Sealer: f.key, Log: log})
 	}
 	if err == nil {
-		f.keeper, err = vault.Open(vault.Config{Client: client, Journal: f.journal, Sealer: f.key, Log: log})
+		f.keeper, err = vault.Open(client, logins.Config{Journal: f.journal, Sealer: f.key, Log: log})
 	}
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	f.hook = &tokens.Hook{Keeper: f.keeper, Identities: f.ids, Log: log}
+	f.hook = tokens.ForVault(f.keeper, f.ids, log)
 }
 
 func (f *fixture) note(what string) error {
@@ -178,11 +180,11 @@ func TestTokenOfATask(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		token := f.keeper.Token(vault.Task{Alloc: shop, Name: "main", Block: f.p.Task.Vault})
+		token := f.keeper.Token(f.keeper.Client().Task(shop, "main", f.p.Task.Vault))
 		if token == "" || f.fileText() != token || strings.Contains(f.take(), "marked") {
 			t.Errorf("the file has %q, want %q", f.fileText(), token)
 		}
-		environment := &tokens.Environment{Keeper: f.keeper}
+		environment := &tokens.Environment{Vault: f.keeper}
 		f.p.Config.Env = map[string]string{"VAULT_ADDR": "https://own:8200"}
 		if err := environment.Prepare(t.Context(), f.p); err != nil || !maps.Equal(f.p.Config.Env, map[string]string{"VAULT_TOKEN": token, "VAULT_ADDR": "https://own:8200", "VAULT_NAMESPACE": "team"}) {
 			t.Errorf("%v: %v", err, f.p.Config.Env)
@@ -196,7 +198,7 @@ func TestTokenIsHidden(t *testing.T) {
 		f := newFixture(t, &fleet.Vault{Role: "shop", DisableFile: true})
 		f.mustDeliver()
 		f.mustPrepare()
-		environment := &tokens.Environment{Keeper: f.keeper}
+		environment := &tokens.Environment{Vault: f.keeper}
 		if err := environment.Prepare(t.Context(), f.p); err != nil || len(f.p.Config.Env) > 0 || f.fileText() != "" {
 			t.Errorf("%v: %v, file %q", err, f.p.Config.Env, f.fileText())
 		}
@@ -205,7 +207,7 @@ func TestTokenIsHidden(t *testing.T) {
 			t.Errorf("a task without a vault block: %v", err)
 		}
 		f.p.Task = &fleet.Task{Name: "main", Vault: &fleet.Vault{}}
-		none := &tokens.Hook{}
+		none := tokens.ForVault(nil, nil, nil)
 		if err := none.Prepare(t.Context(), f.p); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("on an edge without a Vault: %v", err)
 		}
@@ -250,7 +252,7 @@ func TestChangeModes(t *testing.T) {
 func (f *fixture) mustPrepareUnwritten() {
 	f.t.Helper()
 	jwt, _, _ := f.ids.Token(shop, "main", fleet.VaultIdentity)
-	if err := f.keeper.Renew(f.t.Context(), vault.Task{Alloc: shop, Name: "main", Block: f.p.Task.Vault}, jwt); err != nil {
+	if err := f.keeper.Renew(f.t.Context(), f.keeper.Client().Task(shop, "main", f.p.Task.Vault), jwt); err != nil {
 		f.t.Fatal(err)
 	}
 }
