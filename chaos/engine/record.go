@@ -19,6 +19,10 @@ type Recorder struct {
 	// Found is called with each violation, and must not block; it may be nil.
 	Found func(check.Violation)
 
+	// order is held while something is judged and written, so that who judges the history gets the same in the same order.
+	order sync.Mutex
+	last  time.Duration // guarded by order: of the newest record
+
 	mu         sync.Mutex
 	violations []check.Violation // guarded by mu
 	err        error             // guarded by mu: the first failure to write the history
@@ -27,29 +31,41 @@ type Recorder struct {
 // Observe judges an observation and writes it, with the present time. It also records the violations that it
 // shows.
 func (r *Recorder) Observe(o check.Observation) {
-	o.At = r.Clock()
-	var found []check.Violation
-	if r.Monitor != nil {
-		found = r.Monitor.Observe(o)
-	}
-	r.Write(history.Record{Observation: o})
-	r.Violate(found...)
+	r.Violate(r.judgeAndWrite(history.Record{Observation: o}, func(at time.Duration) []check.Violation {
+		if r.Monitor == nil {
+			return nil
+		}
+		o.At = at
+		return r.Monitor.Observe(o)
+	})...)
 }
 
 // JudgeQuiet judges and writes a snapshot of a fleet that has nothing left to do, in the middle of a run.
 // Monitor must not be nil.
 func (r *Recorder) JudgeQuiet(p check.FleetSnapshot) {
-	found := r.Monitor.Quiet(r.Clock(), p)
-	r.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p}})
-	r.Violate(found...)
+	r.Violate(r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p}}, func(at time.Duration) []check.Violation {
+		return r.Monitor.Quiet(at, p)
+	})...)
 }
 
-// JudgeEnd finishes the Monitor with the run's last snapshot (zero: none), and records the violations that are
-// new. It does not write the snapshot. Monitor must not be nil.
+// JudgeEnd finishes the Monitor with the run's last snapshot (zero: none), writes that, and records the violations that
+// are new. Monitor must not be nil.
 func (r *Recorder) JudgeEnd(last check.FleetSnapshot) {
-	known := len(r.Monitor.Violations())
-	all := r.Monitor.Finish(r.Clock(), last)
-	r.Violate(all[min(known, len(all)):]...)
+	r.Violate(r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: last, Final: true}}, func(at time.Duration) []check.Violation {
+		known := len(r.Monitor.Violations())
+		all := r.Monitor.Finish(at, last)
+		return all[min(known, len(all)):]
+	})...)
+}
+
+// judgeAndWrite has something judged, and writes it with the time at which it was judged.
+func (r *Recorder) judgeAndWrite(rec history.Record, judge func(at time.Duration) []check.Violation) []check.Violation {
+	r.order.Lock()
+	defer r.order.Unlock()
+	r.last = max(r.last, r.Clock())
+	found := judge(r.last)
+	r.writeLocked(rec)
+	return found
 }
 
 // Violate records violations: it keeps and writes them, and calls Found. A violation without a time gets the
@@ -76,10 +92,18 @@ func (r *Recorder) Note(where, text string) {
 
 // Write writes a record with the present time, where there is a history. Err returns a failure.
 func (r *Recorder) Write(rec history.Record) {
+	r.order.Lock()
+	defer r.order.Unlock()
+	r.last = max(r.last, r.Clock())
+	r.writeLocked(rec)
+}
+
+// writeLocked writes a record with the time last. The caller holds order.
+func (r *Recorder) writeLocked(rec history.Record) {
 	if r.History == nil {
 		return
 	}
-	rec.At = r.Clock()
+	rec.At = r.last
 	err := r.History.Write(rec)
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -73,6 +73,36 @@ func TestJudgingAgainComesToTheSame(t *testing.T) {
 	}
 }
 
+// TestJudgesByTheLimitsOfTheRun: a node is given up 5 s after its last answered heartbeat. A run judges that by the TTL of its
+// edges, and so does who judges its history: real processes send a heartbeat each second, also in histories that do not say it.
+func TestJudgesByTheLimitsOfTheRun(t *testing.T) {
+	second := check.Limits{TTL: time.Second}
+	for name, c := range map[string]struct {
+		clock  history.Clock
+		limits check.Limits
+		broken int
+	}{
+		"real":                 {history.Real, second, 0},
+		"real, of old":         {history.Real, check.Limits{}, 0},
+		"real, another TTL":    {history.Real, check.Limits{TTL: 30 * time.Second}, 1},
+		"virtual":              {history.Virtual, second, 0},
+		"virtual, the default": {history.Virtual, check.Limits{}, 1},
+	} {
+		h := header
+		h.Clock, h.Limits = c.clock, c.limits
+		moved := check.Effects{Moved: []check.Moved{{Node: "n1", Epoch: 1, Newest: 1, Status: fleet.NodeDisconnected}}}
+		j, err := history.Judge(mustOpen(t, mustWrite(t, h, []history.Record{
+			seen(time.Second, check.Observation{Process: &check.Process{Name: "edge-1", Edge: true, What: check.ProcessStart, Boot: "b1"}}),
+			seen(10*time.Second, check.Observation{Edge: &check.Edge{Name: "edge-1", NodeID: "n1", Link: &check.Link{Connected: true, Session: 1, Away: time.Millisecond}}}),
+			seen(15*time.Second, check.Observation{Applied: &check.Applied{Hub: "hub-1", Index: 5, Term: 2, Kind: "node_status", Command: "c", Result: "r", Effects: &moved}}),
+			at(16*time.Second, end),
+		})))
+		if err != nil || len(j.Found) != c.broken || c.broken > 0 && j.Found[0].Invariant != check.TrustedTime {
+			t.Errorf("%s: found %v, %v", name, j.Found, err)
+		}
+	}
+}
+
 func TestADifferentJudgementIsTold(t *testing.T) {
 	records := []history.Record{
 		at(1, history.Record{Verdict: &check.Verdict{Invariant: check.Sequence, Judged: 3, Broken: 1}}),

@@ -62,7 +62,7 @@ func newFleetWatcher(s *campaignRun) (*fleetWatcher, error) {
 	topology := s.topology
 	h := history.Header{
 		Name: cmp.Or(s.Name, fmt.Sprintf("campaign-%d", s.Seed)), Seed: s.Seed, Clock: history.Real, Start: s.began,
-		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs,
+		Repeat: s.Repeat, Versions: s.Versions, Hubs: topology.Hubs, Limits: campaignLimits,
 	}
 	for _, e := range topology.Edges {
 		h.Edges = append(h.Edges, e.Name)

@@ -12,7 +12,6 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/chaos/engine"
-	"skerry/chaos/history"
 	"skerry/chaos/observe"
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -333,7 +332,6 @@ func (r *run) judgeFinalSnapshot(p check.FleetSnapshot) {
 	r.observeAudits()
 	r.observeIntruders()
 	r.recorder.JudgeEnd(p)
-	r.recorder.Write(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p, Final: true}})
 }
 
 // recordNote writes a note to the run's history.
