@@ -34,8 +34,8 @@ func (a *API) ServeUndeclared() error {
 // KeyCache has the public keys of all tokens that may be valid.
 type KeyCache = keyCache
 
-// AllKeys returns the keys of the hubs, and of the edges that may sign.
-func (k *keyCache) AllKeys(v *state.View) []workload.PublicKey { return k.allKeys(v) }
+// AllKeys returns the keys of the hubs, and of the edges that may sign, and the index of their tables.
+func (k *keyCache) AllKeys(v *state.View) ([]workload.PublicKey, fleet.Index) { return k.allKeys(v) }
 
 // These functions are tested by themselves.
 var (

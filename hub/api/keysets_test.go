@@ -82,8 +82,12 @@ func TestPublishedKeysOfNodes(t *testing.T) {
 	want := func(what string, ids ...string) {
 		t.Helper()
 		v := f.log.Store.View()
-		if got := f.ids(cached.AllKeys(v)); !slices.Equal(got, ids) {
+		all, index := cached.AllKeys(v)
+		if got := f.ids(all); !slices.Equal(got, ids) {
 			t.Errorf("%s: published are %v, want %v", what, got, ids)
+		}
+		if index != v.Index() {
+			t.Errorf("%s: the keys are as of entry %d, want %d", what, index, v.Index())
 		}
 		for n := range 5 {
 			one := f.ids(hubapi.NodeKeys(v, nodeNumber(n)))
@@ -111,6 +115,9 @@ func TestPublishedKeysOfNodes(t *testing.T) {
 	want("one has another key", first, second)
 	f.log.MustApply(t, state.NodeRevoke{NodeID: nodeNumber(2), EvalSeed: "s", Now: 4})
 	want("one is revoked", first)
+	f.log.MustApply(t, state.Certificate{Serial: "of a node that was purged", Subject: "edge:" + string(nodeNumber(9))})
+	f.log.MustApply(t, state.NodeRevoke{NodeID: nodeNumber(9), EvalSeed: "s", Now: 5})
+	want("one that was purged is revoked", first)
 	a, _ := f.log.Store.View().Alloc(fleet.AllocID(fleet.DeriveUUID("shop", "1")))
 	stopped := *a
 	stopped.DesiredStatus = fleet.DesiredStop
@@ -133,7 +140,8 @@ func TestKeysOfAFleet(t *testing.T) {
 	}
 	var cached hubapi.KeyCache
 	began := time.Now()
-	b, err := json.Marshal(workload.KeySet(cached.AllKeys(f.log.Store.View())))
+	keys, _ := cached.AllKeys(f.log.Store.View())
+	b, err := json.Marshal(workload.KeySet(keys))
 	if err != nil {
 		t.Fatal(err)
 	}

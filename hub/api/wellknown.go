@@ -35,7 +35,8 @@ func (a *API) wellKnownEndpoints() []endpoint {
 // also while there is no leader.
 func (a *API) serveKeySet(w http.ResponseWriter, r *http.Request) {
 	v := a.cfg.State.View()
-	a.writeKeySet(w, r, max(v.TableIndex("root_keys"), v.TableIndex("nodes"), v.TableIndex("allocs")), a.keys.allKeys(v))
+	keys, index := a.keys.allKeys(v)
+	a.writeKeySet(w, r, index, keys)
 }
 
 // serveHubKeySet answers with the keys of the hubs alone, which the issuer of the hubs names: who trusts the hubs does not
@@ -48,7 +49,7 @@ func (a *API) serveHubKeySet(w http.ResponseWriter, r *http.Request) {
 // serveNodeKeySet answers with the key of one node's edge, if it may sign.
 func (a *API) serveNodeKeySet(w http.ResponseWriter, r *http.Request) {
 	v := a.cfg.State.View()
-	a.writeKeySet(w, r, max(v.TableIndex("nodes"), v.TableIndex("allocs")), nodeKeys(v, fleet.NodeID(r.PathValue("id"))))
+	a.writeKeySet(w, r, nodeKeysIndex(v), nodeKeys(v, fleet.NodeID(r.PathValue("id"))))
 }
 
 // writeKeySet answers with a set of keys.
