@@ -17,18 +17,19 @@ import (
 // linkEdge implements link.Edge: it passes deliveries to the allocations and answers requests of hubs.
 type linkEdge struct{ e *Edge }
 
-// Describe returns this machine's node and its hash. The node names the CAs that the edge has, tells its key for identities,
-// and says so while the disk is almost full.
+// Describe returns this machine's node and its hash. The node names the CAs that the edge has, tells its key for identities
+// and how the key of secrets is kept, and says so while the disk is almost full.
 func (l linkEdge) Describe() (hash []byte, node fleet.Node) {
 	node = l.e.describer.Node()
-	added := map[string]string{fleet.AttributeCAs: l.e.namesOfCAs()}
+	added := map[string]string{fleet.AttributeCAs: l.e.namesOfCAs(), fleet.AttributeSecretsKey: string(l.e.keyStore.Status().Place)}
 	if why := l.e.space.WhyFull(); why != "" {
 		added[fleet.AttributeDiskFull] = why
 	}
 	if key := l.e.identities.PublicKey(); key != "" {
 		added[nodekey.Attribute] = key
 	}
-	sum := sha256.Sum256([]byte(node.DescriptionHash + added[fleet.AttributeCAs] + added[fleet.AttributeDiskFull] + added[nodekey.Attribute]))
+	sum := sha256.Sum256([]byte(node.DescriptionHash + added[fleet.AttributeCAs] + added[fleet.AttributeDiskFull] + added[nodekey.Attribute] +
+		added[fleet.AttributeSecretsKey]))
 	node.DescriptionHash = hex.EncodeToString(sum[:descriptionHashBytes])
 	maps.Copy(added, node.Attributes)
 	node.Attributes = added

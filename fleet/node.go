@@ -211,6 +211,10 @@ const AttributeCAs = "unique.skerry.cas"
 // AttributeSecretsInMemory is the attribute "1" of a node on which the secrets folders of tasks are in memory.
 const AttributeSecretsInMemory = "secrets.tmpfs"
 
+// AttributeSecretsKey is the attribute by which a node says how it keeps the key that encrypts secrets on its disk: "tpm",
+// "systemd", "file", or "memory" while the kept key cannot be had.
+const AttributeSecretsKey = "secrets.key"
+
 // WhyFull returns why no new allocation starts on the node, because its disk is almost full; "": they start.
 func (n *Node) WhyFull() string { return n.Attributes[AttributeDiskFull] }
 

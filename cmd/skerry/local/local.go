@@ -172,10 +172,7 @@ func writeFacts(out *console.Output, s local.Status) {
 
 // keyLine says how the edge keeps the key that encrypts secrets on its disk; "": an agent of an older release does not say.
 func keyLine(k local.MachineKey) string {
-	line := map[string]string{
-		"tpm": "sealed by the TPM", "systemd": "sealed by a credential of systemd", "file": "in a file of the data directory",
-		"memory": "in memory alone: the secrets on the disk cannot be decrypted until a hub sends them again",
-	}[k.Place]
+	line := console.KeyPlace(k.Place)
 	if k.Wanted != "" && k.Place != "memory" {
 		line += ", not as --seal " + k.Wanted + " asks for"
 	}

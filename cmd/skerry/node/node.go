@@ -148,6 +148,7 @@ func addNodeDescription(t *console.Table, n fleet.Node) {
 	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
 		t.Add("Driver "+name, driverLine(n.Drivers[name]))
 	}
+	t.AddSet("Key of secrets", console.KeyPlace(n.Attributes[fleet.AttributeSecretsKey]))
 	for _, d := range n.Devices {
 		t.Add("Device "+d.Kind, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", d.Vendor, d.Name, d.Type, d.ID)))
 	}
