@@ -85,6 +85,9 @@ func (t *tx) aclAuthMethodStore(c ACLAuthMethodStore) Result {
 	if next.Name == "" || next.Config == nil || next.Config.OIDCClientSecret != "" {
 		return refusal(fleet.CodeInvalid, "store ACL auth method %q: it has no name, no configuration, or a secret in clear", next.Name)
 	}
+	if err := t.checkStateKey(next.Secret.By); err != nil {
+		return Result{Err: err}
+	}
 	if next.Default {
 		for other := range authMethodTable.scanRows(t.base) {
 			if other.Default && other.Type == next.Type && other.Name != next.Name {

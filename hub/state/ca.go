@@ -68,6 +68,9 @@ func (t *tx) caStore(c CAStore) Result {
 	if err := last.UnderWay(); err != nil {
 		return Result{Err: err}
 	}
+	if err := t.checkStateKey(c.CA.WrappedBy); err != nil {
+		return Result{Err: err}
+	}
 	if c.CA.Number != last.Number+1 {
 		return refusal(fleet.CodeConflict, "store CA %d: the newest one is CA %d", c.CA.Number, last.Number)
 	}

@@ -202,6 +202,11 @@ var commands = commandsByKind(
 	declareCommand(190, (*tx).siteCodeStore),
 	declareCommand(191, (*tx).siteCodeRevoke),
 	declareCommand(192, (*tx).siteCodeExpire),
+	declareCommand(200, (*tx).stateKeyStore),
+	declareCommand(201, (*tx).stateKeyHubStep),
+	declareCommand(202, (*tx).stateKeyRewrap),
+	declareCommand(203, (*tx).stateKeyExpire),
+	declareCommand(204, (*tx).stateKeyForget),
 )
 
 // kinds maps the Go type of each command to its kind.

@@ -135,6 +135,11 @@ func samples() []state.Command {
 		state.SiteCodeStore{Code: sampleSiteCode(at)},
 		state.SiteCodeRevoke{ID: "k7m2", Now: at},
 		state.SiteCodeExpire{IDs: []string{"k7m2"}, Now: at},
+		state.StateKeyStore{Key: stateKeyOf("k2", "h")},
+		state.StateKeyHubStep{ID: "k2", Hub: "h", Erased: true},
+		state.StateKeyRewrap{ID: "k2", Sealed: []byte{1}, Rows: []state.RewrappedSecret{{Kind: state.WrappedCA, Name: "2", Before: []byte{2}, After: []byte{3}}}, Now: 200},
+		state.StateKeyExpire{ID: "k1", Now: 201},
+		state.StateKeyForget{ID: "k1", Now: 202},
 	}
 }
 

@@ -378,7 +378,7 @@ func TestRestoreRefused(t *testing.T) {
 	other.mustApply(state.ClusterInit{Cluster: state.Cluster{ID: "c2"}})
 	foreign := mustPersist(t, other.store)
 	flipped := bytes.Clone(file)
-	flipped[len(flipped)/2] ^= 1
+	flipped[len(flipped)-20] ^= 1
 
 	for _, c := range []struct {
 		name             string

@@ -10,11 +10,12 @@ import (
 // rewindToSnapshot finishes a restore. t holds the state of the snapshot, old is the state before the
 // restore, and from the entry of the snapshot. These things are not rewound:
 //
-//   - The cluster's identity, its CAs, hubs, join tokens and certificates stay as they are, and so does
+//   - The cluster's identity, its CAs, state keys, hubs, join tokens and certificates stay as they are, and so does
 //     a node that enrolled since. A revoked node stays revoked.
 //   - The policies, roles, tokens, auth methods, binding rules and site codes of access control stay as they are, so
 //     that a revoked token does not come back. A cluster without access control gets those of the snapshot.
-//   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use.
+//   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use. All that were
+//     there before the restore stay encrypted with the state key that they were encrypted with.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
 //     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.
@@ -60,10 +61,11 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.storePendingEvals(&w)
 }
 
-// keepMembers keeps the cluster's identity, its CAs, hubs, join tokens, admissions and certificates as they were
-// before the restore.
+// keepMembers keeps the cluster's identity, its state keys, CAs, hubs, join tokens, admissions and certificates as they
+// were before the restore.
 func (t *tx) keepMembers(old *View) {
 	clusterTable.replaceRows(t, old)
+	stateKeyTable.replaceRows(t, old)
 	caTable.replaceRows(t, old)
 	hubTable.replaceRows(t, old)
 	tokenTable.replaceRows(t, old)

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"bytes"
 	"iter"
 	"slices"
 	"time"
@@ -76,6 +77,9 @@ func (t *tx) rootKeyStore(c RootKeyStore) Result {
 		return Result{Err: fleet.Errorf(fleet.CodeConflict, "store root key %s: there are %d already", c.Key.KeyID, MaxRootKeys).
 			WithHint("remove deprecated keys: skerry operator root keyring remove KEY")}
 	}
+	if err := t.checkStateKey(c.Key.WrappedBy); err != nil {
+		return Result{Err: err}
+	}
 	for _, old := range others {
 		row := *old
 		switch {
@@ -125,6 +129,9 @@ func (t *tx) rootKeySigning(c RootKeySigning) Result {
 		return refusal(fleet.CodeInvalid, "give root key %s a signing key: it has no public half, or is not wrapped", c.KeyID)
 	case old.Signing != nil:
 		return Result{}
+	}
+	if err := t.checkStateKey(c.Signing.WrappedBy); err != nil {
+		return Result{Err: err}
 	}
 	row := *old
 	row.Signing = &c.Signing
@@ -192,18 +199,19 @@ func mayHaveToken(a *fleet.Alloc, age time.Duration) bool {
 	return g != nil && slices.ContainsFunc(g.DeliveredIdentities(), func(w fleet.OwnedIdentity) bool { return w.TTL == 0 || age < w.TTL })
 }
 
-// keepRootKeys keeps, after a restore, the root keys and the signing keys that the snapshot does not have. One that would
-// be a second active key becomes inactive.
+// keepRootKeys keeps, after a restore, the root keys and the signing keys that the snapshot does not have, and the state keys
+// with which the others are encrypted now. A root key that would be a second active one becomes inactive.
 func (t *tx) keepRootKeys(old *View) {
 	active := slices.ContainsFunc(slices.Collect(rootKeyTable.scanRows(t.base)), func(r *RootKey) bool { return r.State == fleet.RootKeyActive })
 	for r := range old.RootKeys() {
 		next := *r
 		switch row := rootKeyTable.currentRow(t, key(r.KeyID)); {
-		case row != nil && (row.Signing != nil || r.Signing == nil):
-			continue
 		case row != nil:
 			next = *row
-			next.Signing = r.Signing
+			next.Wrapped, next.WrappedBy = r.Wrapped, r.WrappedBy
+			if r.Signing != nil && (row.Signing == nil || bytes.Equal(row.Signing.Public, r.Signing.Public)) {
+				next.Signing = r.Signing
+			}
 		case active && r.State == fleet.RootKeyActive:
 			next.State = fleet.RootKeyInactive
 		}
