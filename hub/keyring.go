@@ -2,10 +2,14 @@ package hub
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/login"
 	"skerry/hub/pki"
+	"skerry/hub/secrets"
+	"skerry/hub/state"
 	"skerry/hub/transit"
 )
 
@@ -54,4 +58,34 @@ func (c Config) keyWrapper() (w pki.KeyWrapper, wrap bool, err error) {
 		return nil, false, err
 	}
 	return client, wrap, nil
+}
+
+// raftVoters returns the hubs that vote in Raft.
+func (h *Hub) raftVoters() (ids []fleet.HubID, err error) {
+	peers, err := h.node.Peers()
+	for _, p := range peers {
+		if p.Voter {
+			ids = append(ids, p.ID)
+		}
+	}
+	return ids, err
+}
+
+// boundOfSecret returns what binds a wrapped secret of the state to its place, as the component that wraps it says.
+func boundOfSecret(v *state.View, r state.RewrappedSecret) []byte {
+	switch r.Kind {
+	case state.WrappedRootKey:
+		return []byte(r.Name)
+	case state.WrappedSigningKey:
+		return secrets.SigningBound(r.Name)
+	case state.WrappedAuthMethod:
+		return login.BoundToMethod(r.Name)
+	case state.WrappedCA:
+		for _, ca := range v.CAs() {
+			if strconv.FormatUint(ca.Number, 10) == r.Name {
+				return ca.Cert
+			}
+		}
+	}
+	return nil
 }

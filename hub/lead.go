@@ -84,6 +84,7 @@ func (h *Hub) startLeaderTasks(ctx context.Context) *leaderTasks {
 		"rollout":   h.rollouts.Lead,
 		"restores":  h.restorer.DropUnfinished,
 		"secrets":   h.keyring.SealSecrets,
+		"statekeys": h.keyring.LeadRotation,
 		"rekeying":  h.secrets.Lead,
 		"locks":     h.locks.Lead,
 	} {

@@ -366,8 +366,8 @@ func (h *Hub) openLeaderComponents() error {
 // openEnrolment creates the keyring of the state's secrets and the enrolment, which admits edges and hubs.
 func (h *Hub) openEnrolment() error {
 	h.keyring = pki.NewKeyring(pki.KeyringConfig{
-		Keys: h.stateKeys, Hub: h.hubID(), State: h.store, Apply: h.leaderApplier(), Peers: h.peers,
-		Others: h.bootstrap.OtherHubs, Log: h.log,
+		Keys: h.stateKeys, Hub: h.hubID(), State: h.store, Apply: h.node, Lead: h.leaderApplier(), Peers: h.peers,
+		Others: h.bootstrap.OtherHubs, Voters: h.raftVoters, Bound: boundOfSecret, Now: h.cfg.Now, Log: h.log,
 	})
 	h.rotation = pki.Rotation{Registry: h.stateRegistry(), Hub: h.hubID(), Peers: h.peers, Now: h.cfg.Now}
 	var err error

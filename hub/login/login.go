@@ -65,12 +65,12 @@ func (l *Logins) SealClientSecret(m fleet.ACLAuthMethod) (state.ACLAuthMethodRec
 	config.OIDCClientSecret = ""
 	row.Config = &config
 	var err error
-	row.Secret.Data, row.Secret.By, err = l.cfg.Wrap.Wrap([]byte(m.Config.OIDCClientSecret), boundToMethod(m.Name))
+	row.Secret.Data, row.Secret.By, err = l.cfg.Wrap.Wrap([]byte(m.Config.OIDCClientSecret), BoundToMethod(m.Name))
 	return row, err
 }
 
-// boundToMethod returns what binds an encrypted client secret to its auth method.
-func boundToMethod(name string) []byte { return []byte("skerry-auth-method/1\x00" + name) }
+// BoundToMethod returns what binds an encrypted client secret to its auth method.
+func BoundToMethod(name string) []byte { return []byte("skerry-auth-method/1\x00" + name) }
 
 // LoginJWT checks a JWT by an auth method of the type JWT, and returns the token that its bearer gets, without ids.
 // CodeForbidden: the JWT is not good for it. CodeInvalid: no binding rule matches.

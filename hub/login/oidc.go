@@ -197,7 +197,7 @@ func (l *Logins) confirmOIDC(ctx context.Context, row *state.ACLAuthMethodRecord
 	}
 	secret := []byte{}
 	if len(row.Secret.Data) > 0 {
-		if secret, err = l.cfg.Wrap.Unwrap(row.Secret.By, row.Secret.Data, boundToMethod(row.Name)); err != nil {
+		if secret, err = l.cfg.Wrap.Unwrap(row.Secret.By, row.Secret.Data, BoundToMethod(row.Name)); err != nil {
 			return nil, err
 		}
 	}

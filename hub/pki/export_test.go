@@ -1,6 +1,7 @@
 package pki
 
 import (
+	"context"
 	"crypto/x509"
 	"time"
 
@@ -29,4 +30,20 @@ func SignForHTTP(cas state.CAs, keys map[uint64][]byte, now time.Time) (chain []
 		chain = append(chain, cert)
 	}
 	return chain, nil
+}
+
+// UnwrapAll unwraps the keys, and leaves the file as it is.
+func (s *StateKeys) UnwrapAll(ctx context.Context) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	return s.unwrapKept(ctx)
+}
+
+// ServeStateKey and StoreStateKey answer the calls of other hubs.
+func (k *Keyring) ServeStateKey(ctx context.Context, from, id string) ([]byte, error) {
+	return k.serveStateKey(ctx, from, id)
+}
+
+func (k *Keyring) StoreStateKey(ctx context.Context, from string, key []byte) (struct{}, error) {
+	return k.storeStateKey(ctx, from, key)
 }

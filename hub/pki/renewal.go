@@ -145,6 +145,7 @@ func (r Renewal) Run(ctx context.Context) error {
 	for said := ""; ; {
 		watch := r.Registry.State.Watch()
 		watch.CAs()
+		watch.StateKeys()
 		watch.Hubs()
 		if ready != nil {
 			watch.WakeFor(ready)
@@ -171,7 +172,7 @@ func (r Renewal) Run(ctx context.Context) error {
 }
 
 // updateCertificate does all steps that are due: fetch the state key, take over the cluster's CAs, renew the
-// certificate, commit its record, and say how far the hub is in a rotation. Each one can be repeated.
+// certificate, commit its record, and say how far the hub is in rotations. Each one can be repeated.
 func (r Renewal) updateCertificate(ctx context.Context) error {
 	view := r.Registry.State.View()
 	noKey := r.Registry.Keyring.FetchMissing(ctx)
@@ -194,7 +195,7 @@ func (r Renewal) updateCertificate(ctx context.Context) error {
 			return fmt.Errorf("record the hub's certificate: %w", err)
 		}
 	}
-	return errors.Join(noKey, r.reportRotation(ctx, view, cas))
+	return errors.Join(noKey, r.reportRotation(ctx, view, cas), r.Registry.Keyring.ReportKeys(ctx))
 }
 
 // takeOverCAs makes the hub use the CAs of the state, if it does not yet.

@@ -232,6 +232,42 @@ func (s *StateKeys) Add(ctx context.Context, key StateKey) error {
 	return nil
 }
 
+// IsStored reports whether the file has a key, in clear or wrapped.
+func (s *StateKeys) IsStored(id string) bool {
+	return slices.ContainsFunc(s.copyKept(), func(k keptKey) bool { return k.id == id && !k.unsaved })
+}
+
+// Forget removes a key from the file, which is overwritten, and then from memory.
+func (s *StateKeys) Forget(id string) error {
+	s.saving.Lock()
+	defer s.saving.Unlock()
+	kept := s.copyKept()
+	left := slices.DeleteFunc(slices.Clone(kept), func(k keptKey) bool { return k.id == id })
+	if len(left) == len(kept) {
+		return nil
+	}
+	if err := s.writeFile(left); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = left
+	return nil
+}
+
+// oldestBut returns the oldest of the keys that are not named; "": there is none.
+func (s *StateKeys) oldestBut(names []string) string {
+	kept := s.copyKept()
+	i := slices.IndexFunc(kept, func(k keptKey) bool { return !slices.Contains(names, k.id) })
+	if i < 0 {
+		return ""
+	}
+	return kept[i].id
+}
+
+// isFull reports whether another key would make Add forget one.
+func (s *StateKeys) isFull() bool { return len(s.copyKept()) >= maxStateKeys }
+
 // holdInMemory adds a key that cannot be written now: Settle writes it later.
 func (s *StateKeys) holdInMemory(key StateKey) {
 	s.saving.Lock()

@@ -219,7 +219,7 @@ func (s *Secrets) isSigning() bool {
 }
 
 // CheckKeys returns an error if the state in v has variables that this hub could not decrypt because it lacks the key
-// that wraps their root keys. v may be the state of a snapshot.
+// that wraps their root keys. v may be the state of a snapshot: root keys that are here as well stay wrapped as they are.
 func (s *Secrets) CheckKeys(v *state.View) error {
 	for row := range v.RootKeys() {
 		sample := ""
@@ -229,6 +229,9 @@ func (s *Secrets) CheckKeys(v *state.View) error {
 		}
 		if sample == "" {
 			continue
+		}
+		if live, ok := s.cfg.State.View().RootKey(row.KeyID); ok {
+			row = live
 		}
 		plain, err := s.cfg.Wrap.Unwrap(row.WrappedBy, row.Wrapped, []byte(row.KeyID))
 		if err == nil {

@@ -322,3 +322,66 @@ func TestLockEndIsRetried(t *testing.T) {
 		f.wantLockAfter(2*time.Second, "")
 	})
 }
+
+// TestSnapshotOfAnOlderStateKey: a snapshot from before a rotation of the state key needs the key of that time only for root
+// keys that were removed since, and says which key and for which variable.
+func TestSnapshotOfAnOlderStateKey(t *testing.T) {
+	f := newFixture(t)
+	f.mustStore("app/old", fleet.VariableItems{"k": "v"})
+	first := f.row("app/old").Sealed.KeyID
+	if _, err := f.secrets.Rotate(t.Context(), false); err != nil {
+		t.Fatal(err)
+	}
+	f.mustStore("app/new", fleet.VariableItems{"k": "v"})
+	var file bytes.Buffer
+	if err := f.Store.View().Persist(&file); err != nil {
+		t.Fatal(err)
+	}
+	snapshot := state.New()
+	if err := snapshot.Restore(&file); err != nil {
+		t.Fatal(err)
+	}
+
+	next := pki.NewStateKey()
+	ring := pki.NewKeyring(pki.KeyringConfig{State: f.Store, Keys: mustKeep(t, f.stateKey, next)})
+	cluster, _ := f.Store.View().Cluster()
+	opened, err := ring.Open(*cluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seal, err := next.Seal(opened)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.MustApply(t, state.Hub{Hub: state.HubAddr{ID: "hub-1"}})
+	f.MustApply(t, state.StateKeyStore{Key: state.StateKey{ID: next.ID(), Held: []fleet.HubID{"hub-1"}}})
+	f.MustApply(t, state.StateKeyRewrap{ID: next.ID(), Sealed: seal.Sealed, Now: 1})
+	rewrap := state.StateKeyRewrap{ID: next.ID()}
+	for secret, by := range f.Store.View().WrappedSecrets() {
+		plain, err := ring.Unwrap(by, secret.Before, []byte(secret.Name))
+		if err == nil {
+			secret.After, _, err = ring.Wrap(plain, []byte(secret.Name))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		rewrap.Rows = append(rewrap.Rows, secret)
+	}
+	f.MustApply(t, rewrap)
+	f.MustApply(t, state.StateKeyForget{ID: f.stateKey.ID(), Now: 1})
+
+	late := f.newSecrets(next)
+	if items, err := late.Decrypt(f.row("app/old")); err != nil || items["k"] != "v" {
+		t.Errorf("with the new key: %v, %v", items, err)
+	}
+	if err := late.CheckKeys(snapshot.View()); err != nil {
+		t.Errorf("a snapshot whose root keys are still there: %v", err)
+	}
+	f.MustApply(t, state.VariableDelete{Namespace: "default", Path: "app/old"})
+	f.MustApply(t, state.RootKeyDelete{KeyID: first, Now: 1})
+	e := fleet.AsError(late.CheckKeys(snapshot.View()))
+	if e == nil || e.Code != fleet.CodeUnavailable || !strings.Contains(e.Message, "such as app/old") || !strings.Contains(e.Message, "state key "+f.stateKey.ID()) ||
+		!strings.Contains(e.Message, "the cluster has forgotten that key at 1970-01-01") {
+		t.Errorf("without one of them: %v", e)
+	}
+}

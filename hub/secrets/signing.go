@@ -22,8 +22,8 @@ type SigningKey struct {
 	public  []byte // as the state has it
 }
 
-// signingBound returns the additional data that binds a wrapped signing key to its root key.
-func signingBound(keyID string) []byte { return []byte("skerry-signing-key/1\x00" + keyID) }
+// SigningBound returns the additional data that binds a wrapped signing key to its root key.
+func SigningBound(keyID string) []byte { return []byte("skerry-signing-key/1\x00" + keyID) }
 
 // newSigningKey draws a signing key for a root key.
 func (s *Secrets) newSigningKey(keyID string) (*state.SigningKey, error) {
@@ -39,7 +39,7 @@ func (s *Secrets) newSigningKey(keyID string) (*state.SigningKey, error) {
 	if made.Public, err = x509.MarshalPKIXPublicKey(&private.PublicKey); err != nil {
 		return nil, fmt.Errorf("make a signing key: %w", err)
 	}
-	made.Wrapped, made.WrappedBy, err = s.cfg.Wrap.Wrap(plain, signingBound(keyID))
+	made.Wrapped, made.WrappedBy, err = s.cfg.Wrap.Wrap(plain, SigningBound(keyID))
 	return made, err
 }
 
@@ -61,7 +61,7 @@ func (s *Secrets) SigningKey(ctx context.Context) (SigningKey, error) {
 			return SigningKey{}, err
 		}
 	}
-	plain, err := s.cfg.Wrap.Unwrap(row.Signing.WrappedBy, row.Signing.Wrapped, signingBound(row.KeyID))
+	plain, err := s.cfg.Wrap.Unwrap(row.Signing.WrappedBy, row.Signing.Wrapped, SigningBound(row.KeyID))
 	if err != nil {
 		return SigningKey{}, err
 	}
