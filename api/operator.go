@@ -165,6 +165,40 @@ type CA struct {
 	EdgesCertified int
 }
 
+// StateKeyStatus says with which keys the secrets in the cluster's state are encrypted, and how far a rotation is.
+type StateKeyStatus struct {
+	Keys []StateKey // the oldest first
+	// UnderWay says that the newest key is not active yet. HubsMissing are the hubs that have not stored it.
+	UnderWay    bool
+	HubsMissing []fleet.HubID
+	Index       fleet.Index
+}
+
+// StateKey is one key with which secrets in the state are encrypted, without the key itself.
+type StateKey struct {
+	ID          string
+	Number      uint64        // 1 for the cluster's first
+	Status      string        // distributing, active, kept or forgotten
+	Secrets     int           // that are encrypted with it: the cluster's own, CAs, root keys, signing keys, secrets of auth methods
+	Hubs        []fleet.HubID // that have stored it; of the first key from the first rotation on
+	Erased      []fleet.HubID // hubs that have erased a forgotten key
+	CreatedAt   *time.Time    `json:",omitempty"`
+	ActiveSince *time.Time    `json:",omitempty"`
+	KeptUntil   *time.Time    `json:",omitempty"` // of one that was replaced
+	ForgottenAt *time.Time    `json:",omitempty"`
+}
+
+// RotateStateKeyRequest replaces the state key. Keep ("720h") is how long the hubs keep the one before; "": 30 days.
+type RotateStateKeyRequest struct {
+	Keep string
+}
+
+// RotatedStateKey answers the beginning of a rotation.
+type RotatedStateKey struct {
+	ID    string // of the new key
+	Index fleet.Index
+}
+
 // CAEdge is an edge that does not have the newest CA.
 type CAEdge struct {
 	ID     fleet.NodeID

@@ -258,12 +258,20 @@ func TestBootstrapAndRestart(t *testing.T) {
 // mustCluster starts n hubs: one that bootstraps, and those that join it.
 func mustCluster(t *testing.T, n int) []*runningHub {
 	t.Helper()
+	return mustClusterWith(t, n, func(*hub.Config) {})
+}
+
+// mustClusterWith starts n hubs of one cluster, whose configurations are changed first.
+func mustClusterWith(t *testing.T, n int, change func(*hub.Config)) []*runningHub {
+	t.Helper()
 	cfg := config(t, "hub-1")
+	change(&cfg)
 	cfg.Bootstrap, cfg.Packets = true, mustCuttableSocket(t)
 	hubs := []*runningHub{mustStart(t, cfg)}
 	hubs[0].mustBeReady()
 	for i := 2; i <= n; i++ {
 		cfg := config(t, fmt.Sprintf("hub-%d", i))
+		change(&cfg)
 		cfg.Join, cfg.Token = []string{hubs[0].QUICAddr()}, hubs[0].HubJoinToken()
 		cfg.Packets = mustCuttableSocket(t)
 		hubs = append(hubs, mustStart(t, cfg))

@@ -411,7 +411,7 @@ func (h *Hub) openAPI() error {
 		return err
 	}
 	h.api, err = api.New(api.Config{
-		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit, CA: h.rotation,
+		State: h.store, Cluster: cluster{h}, Edges: h.remote, Jobs: jobs{h}, Garbage: h.collector, Events: events.New(h.store), Secrets: h.secrets, Locks: h.locks, Audit: h.audit, CA: h.rotation, StateKeys: h.keyring,
 		Hosts: append([]string{h.addr.HTTP}, h.cfg.HTTPHosts...), Certified: certified, NeedsCertificate: needsCertificate,
 		Logins: login.New(login.Config{State: h.store, Wrap: h.keyring, Now: h.cfg.Now, Log: h.log.With("component", "login")}),
 		Access: h.access, Issuer: h.cfg.OIDCIssuer, ACLResetFile: h.dir.File("acl-bootstrap-reset"),

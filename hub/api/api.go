@@ -164,15 +164,17 @@ type Config struct {
 	Events  Events
 	Secrets Secrets
 	Locks   Locks
-	Audit   Audit            // nil: none is kept
-	CA      CA               // nil: it cannot be replaced
-	Access  *access.Resolver // who may do what; nil: everybody everything
-	Logins  *login.Logins    // who may log in by an auth method; nil: nobody
-	Metrics prometheus.Gatherer
-	Drivers validate.KnownDrivers
-	Now     func() time.Time
-	NewID   func() string
-	Logs    *logtap.Monitor // copies this hub's log records to listeners; nil: none
+	Audit   Audit // nil: none is kept
+	CA      CA    // nil: it cannot be replaced
+	// StateKeys replaces the state key; nil: it cannot be replaced.
+	StateKeys StateKeys
+	Access    *access.Resolver // who may do what; nil: everybody everything
+	Logins    *login.Logins    // who may log in by an auth method; nil: nobody
+	Metrics   prometheus.Gatherer
+	Drivers   validate.KnownDrivers
+	Now       func() time.Time
+	NewID     func() string
+	Logs      *logtap.Monitor // copies this hub's log records to listeners; nil: none
 	// EdgeHealth returns why the edge in this process is unhealthy, or nil; a nil function: there is no edge.
 	EdgeHealth func() error
 	Debug      bool // serve /debug/pprof, to clients on this machine alone
@@ -286,6 +288,7 @@ func (a *API) declareEndpoints() []endpoint {
 		a.tokenEndpoints(),
 		a.keyringEndpoints(),
 		a.caEndpoints(),
+		a.stateKeyEndpoints(),
 		a.variableEndpoints(),
 		a.auditEndpoints(),
 		a.aclEndpoints(),

@@ -3,6 +3,7 @@ package api
 import (
 	"strings"
 
+	"skerry/fleet"
 	"skerry/fleet/acl"
 	"skerry/hub/state"
 	"skerry/hub/workload"

@@ -78,7 +78,7 @@ var noLists = []string{
 	"/v1/client/fs/stream/{id}", "/v1/deployment/progress/{id}", "/v1/deployment/{id}", "/v1/evaluation/{id}", "/v1/evaluations/count",
 	"/v1/event/stream", "/v1/fleet/status", "/v1/job/{id}", "/v1/job/{id}/action", "/v1/job/{id}/actions", "/v1/job/{id}/deployment", "/v1/job/{id}/scale",
 	"/v1/job/{id}/submission", "/v1/job/{id}/summary", "/v1/job/{id}/versions", "/v1/join/token/{id}", "/v1/metrics", "/v1/namespace/{name}", "/v1/node/{id}",
-	"/v1/node/{id}/history", "/v1/node/{id}/exposure", "/v1/node/pool/{name}", "/v1/operator/audit", "/v1/operator/autopilot/health", "/v1/operator/ca", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
+	"/v1/node/{id}/history", "/v1/node/{id}/exposure", "/v1/node/pool/{name}", "/v1/operator/audit", "/v1/operator/autopilot/health", "/v1/operator/ca", "/v1/operator/state-key", "/v1/operator/raft/configuration", "/v1/operator/scheduler/configuration",
 	"/v1/operator/snapshot", "/v1/regions", "/v1/scaling/policy/{id}", "/v1/status/leader", "/v1/status/peers", "/v1/var/{path...}", "/v1/volume/host/{id}",
 }
 

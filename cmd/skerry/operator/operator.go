@@ -26,6 +26,8 @@ func Command(s *command.Session, recover *cobra.Command) *cobra.Command {
 		command.Group("root", "Manage the root of the cluster's encryption",
 			command.Group("keyring", "Show and change the keys that encrypt variables", listKeysCommand(s), rotateKeyCommand(s), removeKeyCommand(s))),
 		command.Group("ca", "Replace the certificate authority of the cluster", rotateCACommand(s), caStatusCommand(s)),
+		command.Group("state-key", "Replace the key of the hubs that encrypts secrets in the state",
+			rotateStateKeyCommand(s), stateKeyStatusCommand(s), forgetStateKeyCommand(s)),
 		command.Group("snapshot", "Save, inspect and restore snapshots of the cluster's state",
 			saveCommand(s), restoreCommand(s), inspectCommand(s)))
 }

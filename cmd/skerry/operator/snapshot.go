@@ -141,10 +141,12 @@ func countObjects(v *state.View) objectCount {
 	for range v.Variables("*", "") {
 		count.Variables++
 	}
-	for k := range v.RootKeys() {
+	for range v.RootKeys() {
 		count.RootKeys++
-		if !slices.Contains(count.StateKeys, k.WrappedBy) {
-			count.StateKeys = append(count.StateKeys, k.WrappedBy)
+	}
+	for _, by := range v.WrappedSecrets() {
+		if !slices.Contains(count.StateKeys, by) {
+			count.StateKeys = append(count.StateKeys, by)
 		}
 	}
 	return count
