@@ -21,11 +21,22 @@ func (u *Users) managerOfTurn(n int) hubclient.Hub {
 	return u.Access.Manager(h)
 }
 
-// rotateKeys makes a new root key, and has all variables encrypted with it. It repeats this until a hub acknowledges it,
-// or until lastCalls after the schedule's end.
+// rotateKeys makes a new root key, and has all variables encrypted with it, and makes a new state key, with which the root
+// keys are encrypted. It repeats this until a hub acknowledges both, or until lastCalls after the schedule's end.
 func rotateKeys(ctx context.Context, p *Faults, _ schedule.Fault) (Active, error) {
+	rotated := false
 	err := p.Users.repeatUntilAcked(ctx, func(ctx context.Context, n int) error {
-		_, err := p.Users.managerOfTurn(n).RotateRootKey(ctx, true)
+		h := p.Users.managerOfTurn(n)
+		if !rotated {
+			if _, err := h.RotateRootKey(ctx, true); err != nil {
+				return err
+			}
+			rotated = true
+		}
+		_, err := h.RotateStateKey(ctx, api.RotateStateKeyRequest{Keep: keptStateKey})
+		if client.StatusOf(err) == http.StatusConflict { // the one before is under way, or many are kept
+			return nil
+		}
 		return err
 	})
 	if err != nil {
@@ -33,6 +44,9 @@ func rotateKeys(ctx context.Context, p *Faults, _ schedule.Fault) (Active, error
 	}
 	return Done(1, ""), nil
 }
+
+// keptStateKey is how long a replaced state key is kept: less than most runs last.
+const keptStateKey = "4m"
 
 // errOtherRotation is the reason why a rotation of the CA was refused.
 var errOtherRotation = errors.New("another rotation is under way")

@@ -210,7 +210,7 @@ var kindTable = []Info{
 	},
 	{
 		Kind: KeyRotate, At: AtCluster, Lasting: Instant, Clock: Virtual,
-		Doc: "no fault: a person rotates the keyring in full, so that all variables are encrypted again",
+		Doc: "no fault: a person rotates the keyring in full, so that all variables are encrypted again, and the state key of the hubs",
 	},
 	{
 		Kind: CARotate, At: AtCluster, Lasting: Instant, Params: []Param{graceParam}, Clock: Virtual, Apart: []Kind{Restore}, After: RotationPatience,

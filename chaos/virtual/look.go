@@ -203,8 +203,10 @@ func (r *run) firstUnsettled() string {
 		if ready < len(r.c.Edges) {
 			return fmt.Sprintf("%s: %d of %d nodes are known", h.Name, ready, len(r.c.Edges))
 		}
-		if why := unsettledCA(v); why != "" {
-			return h.Name + ": " + why
+		for _, why := range []string{unsettledCA(v), unsettledStateKey(v)} {
+			if why != "" {
+				return h.Name + ": " + why
+			}
 		}
 		for e := range v.Evals("*", "") {
 			if e.Status == fleet.EvalPending && e.WaitUntil.IsZero() {
@@ -238,6 +240,30 @@ func unsettledCA(v *state.View) string {
 	for n := range v.Nodes("") {
 		if held := n.Attributes[fleet.AttributeCAs]; newest.Number > 1 && !strings.Contains(held, identity.CAID(newest.Cert)) {
 			return fmt.Sprintf("node %s has the CAs %q, and CA %d is another one", n.Name, held, newest.Number)
+		}
+	}
+	return ""
+}
+
+// unsettledStateKey describes a rotation of the state key that is not over: a hub does not have the newest key, or a secret is
+// not encrypted with it. "": there is none.
+func unsettledStateKey(v *state.View) string {
+	keys := v.StateKeys()
+	if len(keys) == 0 {
+		return ""
+	}
+	newest := keys[len(keys)-1]
+	if newest.ActiveSince == 0 {
+		return fmt.Sprintf("the rotation to state key %d is under way", newest.Number)
+	}
+	for _, h := range v.Hubs() {
+		if !slices.Contains(newest.Held, h.ID) {
+			return fmt.Sprintf("hub %s does not have state key %d", h.ID, newest.Number)
+		}
+	}
+	for secret, by := range v.WrappedSecrets() {
+		if by != newest.ID {
+			return fmt.Sprintf("the %s %s is not encrypted with state key %d", secret.Kind, secret.Name, newest.Number)
 		}
 	}
 	return ""
