@@ -54,6 +54,7 @@ const (
 	Permitted            Invariant = 39
 	Audited              Invariant = 40
 	IdentitiesRenewed    Invariant = 41
+	SiteCodes            Invariant = 42
 )
 
 // invariants has the slug and the statement of each invariant, by number. Reports show both.
@@ -99,6 +100,7 @@ var invariants = [...]struct{ slug, statement string }{
 	Audited:              {"audited", "the audit has every acknowledged change once and in order, and its chain verifies"},
 	OneHolder:            {"one-holder", "a lock of a variable has one holder at a time"},
 	IdentitiesRenewed:    {"identities-renewed", "an edge with a link has, within a bound, an identity that has not expired for each running task that asks for one; an offline one also without a link"},
+	SiteCodes:            {"site-codes", "a site code is good on each edge that was told of it, also without a link, and no longer once the edge was told that it is revoked"},
 }
 
 // All returns all invariants, in the order of their numbers.

@@ -86,6 +86,7 @@ type checker struct {
 	probe     func(*runContext, *Probe)
 	answer    func(*runContext, *Answer)
 	audit     func(*runContext, *Audit)
+	siteCode  func(*runContext, *SiteCodeUse)
 	fault     func(*runContext, *Fault)
 	rewind    func(*runContext)                 // a fault with the effect Rewinds begins or ends
 	tick      func(*runContext)                 // about once a second of the run's time
@@ -126,6 +127,7 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	callFor(c.probe, s, o.Probe)
 	callFor(c.answer, s, o.Answer)
 	callFor(c.audit, s, o.Audit)
+	callFor(c.siteCode, s, o.SiteCode)
 	if o.Operation != nil {
 		callFor(c.operation, s, o)
 	}
@@ -153,7 +155,7 @@ func NewMonitor(limits Limits) *Monitor {
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
 		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
-		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newIdentities(), newPermits(), newAudits(),
+		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newIdentities(), newPermits(), newAudits(), newSiteCodes(),
 	}}
 }
 

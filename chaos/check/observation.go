@@ -33,6 +33,7 @@ type Observation struct {
 	Probe     *Probe              `json:",omitempty"`
 	Answer    *Answer             `json:",omitempty"`
 	Audit     *Audit              `json:",omitempty"`
+	SiteCode  *SiteCodeUse        `json:",omitempty"`
 }
 
 // Probe is a request with a token that does not give what it requires, and the status of its answer; 0: there was none.
@@ -42,6 +43,24 @@ type Probe struct {
 	Attempt string // "register a job"
 	Status  int    `json:",omitempty"`
 }
+
+// SiteCodeUse is a step in the life of a site code: a hub has acknowledged that it was made or revoked, or a person on the
+// site of an edge tried it, and the edge answered.
+type SiteCodeUse struct {
+	Code       string // its id
+	What       string // SiteCodeMade, SiteCodeRevoked or SiteCodeTried
+	Edge       string `json:",omitempty"` // of a try
+	Capability string `json:",omitempty"` // that the try asked for
+	Allowed    bool   `json:",omitempty"`
+}
+
+// Values of SiteCodeUse.What, and the one capability that the codes of a run have.
+const (
+	SiteCodeMade    = "made"
+	SiteCodeRevoked = "revoked"
+	SiteCodeTried   = "tried"
+	SiteCodeMayRead = "read"
+)
 
 // Answer is the answer of a hub to a change that a user asked for.
 type Answer struct {

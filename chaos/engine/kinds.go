@@ -68,6 +68,7 @@ var kinds = map[schedule.Kind]kind{
 	schedule.NodeRevoke: {onEdges(revokeEdge), []check.Effect{
 		check.Revokes, check.Severs, check.Damages, check.Halts, check.Reboots,
 	}},
+	schedule.SiteCode:     {onEdges(useSiteCode), nil},
 	schedule.LocalStop:    {onEdges(stopOnSite), nil},
 	schedule.LocalRestart: {onEdges(restartOnSite), nil},
 }

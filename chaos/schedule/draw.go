@@ -43,7 +43,7 @@ func (s Shape) withDefaults() Shape {
 		s.Kinds = Kinds()
 	}
 	s.drains = s.Clock&Virtual != 0 && slices.Contains(s.Kinds, Drain)
-	s.onSite, s.secrets = s.additionalKinds(LocalStop, LocalRestart), s.additionalKinds(KeyRotate, TokenRevoke, NodeRevoke, CARotate)
+	s.onSite, s.secrets = s.additionalKinds(LocalStop, LocalRestart), s.additionalKinds(KeyRotate, TokenRevoke, NodeRevoke, CARotate, SiteCode)
 	s.Kinds = slices.DeleteFunc(slices.Clone(s.Kinds), func(k Kind) bool { return !s.canDrawKind(k) })
 	return s
 }

@@ -56,6 +56,7 @@ const (
 	TokenRevoke Kind = "token-revoke" // a user revokes the token that users have
 	NodeRevoke  Kind = "node-revoke"  // a user revokes an edge, whose machine comes back as another node at the fault's end
 
+	SiteCode     Kind = "site-code"     // a person on site gets a code, which a user revokes at the fault's end
 	LocalStop    Kind = "local-stop"    // a person on site stops allocations, and starts them again at the fault's end
 	LocalRestart Kind = "local-restart" // a person on site restarts tasks
 )

@@ -227,6 +227,10 @@ var kindTable = []Info{
 		Doc: "a person expels it, whether it is connected or away; when the time is over its node is purged, and its machine joins with nothing, as another node",
 	},
 	{
+		Kind: SiteCode, At: AtEdge, Lasting: Lasts, Shortest: 10 * time.Second, Longest: longest, Clock: Virtual, Drawn: Span{time.Minute, 8 * time.Minute},
+		Doc: "no fault: a person on site gets a code, and tries it; it is revoked when the time is over, and tried again",
+	},
+	{
 		Kind: LocalStop, At: AtEdge, Lasting: MayStay, Longest: longest, Params: []Param{jobParam}, Clock: Both,
 		Takes: []Claim{ClaimSite}, Apart: []Kind{Clone},
 		Shown: []Kind{EdgeReboot, PowerCut, EdgeKill}, Drawn: Span{20 * time.Second, 15 * time.Minute},

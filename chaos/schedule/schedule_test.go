@@ -149,7 +149,7 @@ func TestEveryKindHasDefaults(t *testing.T) {
 			}
 		}
 		people := []schedule.Kind{
-			schedule.Drain, schedule.LocalStop, schedule.LocalRestart, schedule.KeyRotate, schedule.CARotate, schedule.TokenRevoke, schedule.NodeRevoke,
+			schedule.Drain, schedule.LocalStop, schedule.LocalRestart, schedule.KeyRotate, schedule.CARotate, schedule.TokenRevoke, schedule.NodeRevoke, schedule.SiteCode,
 		}
 		if info.Clock&schedule.Both == 0 || info.Weight <= 0 && !slices.Contains(people, kind) || info.Doc == "" {
 			t.Errorf("%s: its line of the table is not complete: %+v", kind, info)
