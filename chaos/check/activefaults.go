@@ -218,12 +218,22 @@ func (f *Fault) hasDisturbingEffect() bool {
 // isOverdue reports whether more than bound has passed since then, and since the last disturbing fault on a
 // member or a hub ended. It is false while such a fault holds.
 func (s *runContext) isOverdue(who string, then, bound time.Duration) bool {
+	return s.wasOverdue(who, then, bound, s.now)
+}
+
+// wasOverdue is isOverdue for a fact that is known until a time.
+func (s *runContext) wasOverdue(who string, then, bound, until time.Duration) bool {
 	fair, ok := s.faults.memberCalmSince(who)
-	return ok && s.now-max(then, fair) > bound
+	return ok && until-max(then, fair) > bound
 }
 
 // overdueEverywhere is isOverdue for a fact of the whole fleet: faults on any member count.
 func (s *runContext) overdueEverywhere(then, bound time.Duration) bool {
+	return s.wasOverdueEverywhere(then, bound, s.now)
+}
+
+// wasOverdueEverywhere is overdueEverywhere for a fact that is known until a time.
+func (s *runContext) wasOverdueEverywhere(then, bound, until time.Duration) bool {
 	calm, ok := s.faults.fleetCalmSince()
-	return ok && s.now-max(then, calm) > bound
+	return ok && until-max(then, calm) > bound
 }

@@ -30,6 +30,16 @@ func TestExcused(t *testing.T) {
 			p.sendRows(p.e)
 			p.advanceTime(20 * time.Second)
 		}},
+		{"a hub was seen before a node became ready, and is not seen any more", nil, func(p *violationHarness) {
+			p.disconnectEdge()()
+			p.e.status = fleet.NodeInitializing
+			p.advanceTime(time.Second)
+			p.mutate = func(o *check.Observation) { o.Hub = nil }
+			p.e.status = fleet.NodeReady
+			p.commitClientStatus(p.id, fleet.ClientRunning)
+			p.advanceTime(time.Minute)
+			p.mutate = nil
+		}},
 		{"one more is taken down beside what has just come into sight", nil, func(p *violationHarness) {
 			p.disconnectEdge()()
 			p.commitClientStatus(p.id, fleet.ClientRunning)

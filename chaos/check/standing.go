@@ -17,6 +17,8 @@ type standing struct {
 
 // hubView is the unfinished work that one hub shows, and since when.
 type hubView struct {
+	index     fleet.Index   // of the view; 0: it says none
+	applied   time.Duration // when the hub applied the first entry after the view; 0: it has applied none
 	nodes     map[fleet.NodeID]*unreadyNode
 	unsettled map[string]time.Duration // since when, by a description of the work
 	told      map[string]bool          // work that was reported as overdue
@@ -44,8 +46,15 @@ type evalFact struct {
 func newStanding() checker {
 	t := &standing{hubs: map[string]*hubView{}, evals: map[fleet.EvalID]*evalFact{}}
 	return checker{
-		state: t, hub: t.recordUnsettledWork, entry: t.recordEntryEvals, rewind: t.forgetViews, tick: t.judgeOverdueWork,
+		state: t, hub: t.recordUnsettledWork, applied: t.recordNewerEntry, entry: t.recordEntryEvals, rewind: t.forgetViews, tick: t.judgeOverdueWork,
 		finish: t.judgePendingEvals, process: func(_ *runContext, p *Process) { delete(t.hubs, p.Name) },
+	}
+}
+
+// recordNewerEntry records when a hub's last view became an old one.
+func (t *standing) recordNewerEntry(s *runContext, a *Applied) {
+	if seen := t.hubs[a.Hub]; seen != nil && seen.applied == 0 && seen.index > 0 && a.Index > seen.index {
+		seen.applied = s.now
 	}
 }
 
@@ -70,6 +79,7 @@ func (t *standing) recordUnsettledWork(s *runContext, h *Hub) {
 		seen = &hubView{nodes: map[fleet.NodeID]*unreadyNode{}, unsettled: map[string]time.Duration{}, told: map[string]bool{}}
 		t.hubs[h.Name] = seen
 	}
+	seen.index, seen.applied = h.Index, 0
 	maps.DeleteFunc(seen.nodes, func(id fleet.NodeID, _ *unreadyNode) bool { return findNode(h.Nodes, id) == nil }) // purged
 	for i := range h.Nodes {
 		seen.updateUnreadyNode(s, &h.Nodes[i])
@@ -139,11 +149,11 @@ func (seen *hubView) updateUnreadyNode(s *runContext, n *fleet.Node) {
 func (t *standing) judgeOverdueWork(s *runContext) {
 	for name, seen := range t.hubs {
 		for id, at := range seen.nodes {
-			at.judgeReadyDeadline(s, name, id)
+			at.judgeReadyDeadline(s, name, id, seen.holdsUntil(s))
 		}
 		for what, since := range seen.unsettled {
 			s.countJudgement(Settled)
-			if !seen.told[what] && s.overdueEverywhere(max(since, s.registry.changed), s.limits.Heal) {
+			if !seen.told[what] && s.wasOverdueEverywhere(max(since, s.registry.changed), s.limits.Heal, seen.holdsUntil(s)) {
 				seen.told[what] = true
 				s.reportViolation(Settled, name, "%s, since %s, without faults", what, since)
 			}
@@ -159,9 +169,18 @@ func (t *standing) judgeOverdueWork(s *runContext) {
 	}
 }
 
-// judgeReadyDeadline reports a node that is not ready for longer than Limits.Ready though its edge has a
-// session, and reports it again after the same time. Without a session its time starts again.
-func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.NodeID) {
+// holdsUntil returns until when the hub's state is known to be as its last view shows it. A view may be an old one: a hub
+// that has much to do is seldom seen.
+func (seen *hubView) holdsUntil(s *runContext) time.Duration {
+	if seen.applied > 0 {
+		return seen.applied
+	}
+	return s.now
+}
+
+// judgeReadyDeadline reports a node that was not ready for longer than Limits.Ready, as far as it was seen, though its
+// edge has a session, and reports it again after the same time. Without a session its time starts again.
+func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.NodeID, until time.Duration) {
 	edge := s.registry.edgeNameOf(id)
 	m := s.machines.by[edge]
 	switch {
@@ -174,7 +193,7 @@ func (at *unreadyNode) judgeReadyDeadline(s *runContext, hub string, id fleet.No
 	default:
 		at.since = max(at.since, m.connected)
 	}
-	if s.isOverdue(edge, at.since, s.limits.Ready) {
+	if s.wasOverdue(edge, at.since, s.limits.Ready, until) {
 		s.reportViolation(Initializing, hub, "node %s is %s (%s) since %s though its edge has a session", at.name, at.status, at.why, at.since)
 		at.since = s.now // it is reported again after the same time
 	}
