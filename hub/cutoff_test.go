@@ -11,7 +11,7 @@ import (
 // acknowledges no write.
 func TestAHubThatIsCutOffSaysNothingItCannotKnow(t *testing.T) {
 	hubs := mustCluster(t, 3)
-	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	hubs[0].mustRegister(job("shop"))
 	leader := mustLeader(t, hubs)
 	cut, other := hubs[0], hubs[1]
 	if cut == leader {
@@ -19,7 +19,7 @@ func TestAHubThatIsCutOffSaysNothingItCannotKnow(t *testing.T) {
 	}
 	cut.mustRequest("GET", "/v1/job/shop", nil, nil)
 	cut.cfg.Packets.(*cuttableSocket).cut.Store(true)
-	other.mustRequest("PUT", "/v1/jobs", job("news"), nil)
+	other.mustRegister(job("news"))
 	reads := func(path string) int {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()

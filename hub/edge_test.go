@@ -227,7 +227,7 @@ func TestJobRunsOnAnEdge(t *testing.T) {
 	}
 	e := mustEnroll(t, followers[0], hubs[0].JoinToken())
 	first := e.mustConnect(followers[0])
-	followers[1].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	followers[1].mustRegister(job("shop"))
 	alloc := e.expectRun(first)
 	if alloc.JobID != "shop" || alloc.TaskGroup != "web" {
 		t.Errorf("told to run %+v", alloc)
@@ -267,7 +267,7 @@ func TestEdgeAwayAndBack(t *testing.T) {
 	hubs := mustCluster(t, 3)
 	e := mustEnroll(t, hubs[1], hubs[0].JoinToken())
 	first := e.mustConnect(hubs[1])
-	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	hubs[0].mustRegister(job("shop"))
 	alloc := e.expectRun(first)
 	e.reportTransition(runningTransition(alloc.ID))
 	if err := e.conn.CloseWith(nil); err != nil {

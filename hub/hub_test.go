@@ -198,6 +198,16 @@ func (r *runningHub) mustRequest(method, path string, body, out any) {
 	}
 }
 
+// mustRegister registers a job, and tries again when a leader is lost meanwhile: on a busy machine elections happen.
+func (r *runningHub) mustRegister(job map[string]any) {
+	r.tb.Helper()
+	var err error
+	waitUntil(r.tb, "the job is registered", func() string { return err.Error() }, func() bool {
+		_, err = r.requestHTTP("PUT", "/v1/jobs", job, nil)
+		return err == nil
+	})
+}
+
 // job is a small one; nothing runs it unless there is an edge.
 func job(id string) map[string]any {
 	return map[string]any{"Job": map[string]any{
@@ -229,7 +239,7 @@ func TestBootstrapAndRestart(t *testing.T) {
 	if leader != h.QUICAddr() {
 		t.Errorf("the leader is %s, want %s", leader, h.QUICAddr())
 	}
-	h.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	h.mustRegister(job("shop"))
 	before, _ := h.State().View().Cluster()
 	h.stopHub()
 
@@ -306,7 +316,7 @@ func mustLeader(tb testing.TB, hubs []*runningHub) *runningHub {
 func TestThreeHubs(t *testing.T) {
 	hubs := mustCluster(t, 3)
 	for i, h := range hubs {
-		h.mustRequest("PUT", "/v1/jobs", job(fmt.Sprint("job-", i)), nil)
+		h.mustRegister(job(fmt.Sprint("job-", i)))
 	}
 	for _, h := range hubs {
 		var peers []string

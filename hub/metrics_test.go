@@ -41,7 +41,7 @@ func TestMetrics(t *testing.T) {
 	h.mustBeReady()
 	e := mustEnroll(t, h, h.JoinToken())
 	first := e.mustConnect(h)
-	h.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	h.mustRegister(job("shop"))
 	e.expectRun(first)
 	// The planner counts a plan when it hears that it is committed, which edges
 	// may see first.

@@ -168,7 +168,7 @@ func TestAClockOf1970IsRefused(t *testing.T) {
 	cfg.Now = nil
 	first := mustStart(t, cfg)
 	first.mustBeReady()
-	first.mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	first.mustRegister(job("shop"))
 
 	joining := config(t, "hub-2")
 	joining.Join, joining.Token, joining.Now = []string{first.QUICAddr()}, first.HubJoinToken(), at1970

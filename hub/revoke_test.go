@@ -20,7 +20,7 @@ func TestRevokedEdgeIsExpelled(t *testing.T) {
 	hubs := mustCluster(t, 2)
 	stolen := mustEnroll(t, hubs[1], hubs[0].JoinToken())
 	first := stolen.mustConnect(hubs[1])
-	hubs[0].mustRequest("PUT", "/v1/jobs", job("shop"), nil)
+	hubs[0].mustRegister(job("shop"))
 	alloc := stolen.expectRun(first)
 	stolen.reportTransition(runningTransition(alloc.ID))
 	other := mustEnroll(t, hubs[0], hubs[0].JoinToken())
