@@ -82,6 +82,9 @@ func Command(version string) *cobra.Command {
 	var f Flags
 	cmd := &cobra.Command{
 		Use: "hub", Short: "Run a hub: one of the servers that keep the desired state and schedule jobs", Args: cobra.NoArgs,
+		Example: `  skerry hub --bootstrap --data-dir /var/lib/skerry --bind 192.0.2.10
+  skerry hub --join 192.0.2.10:4647 --token-file hub-join-token --data-dir /var/lib/skerry --bind 192.0.2.11
+  skerry hub --bootstrap --data-dir /var/lib/skerry --bind 192.0.2.10 --http-tls --http-host hub1.example.com --http-tls-client-ca clients.pem`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.Run(cmd.Context(), version, cmd.OutOrStdout())

@@ -33,6 +33,8 @@ func devCommand() *cobra.Command {
 	var flags edged.Flags
 	cmd := &cobra.Command{
 		Use: "dev", Short: "Run one hub and one edge in one process, to try it out", Args: cobra.NoArgs,
+		Example: `  skerry dev
+  skerry dev --data-dir /tmp/skerry --meta rack=r1`,
 		PreRunE: func(cmd *cobra.Command, _ []string) error { return console.CompleteFlags(cmd.Flags(), os.Environ()) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := flags.Log.NewLog()

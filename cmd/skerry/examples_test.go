@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"iter"
 	"strings"
 	"testing"
 
@@ -12,36 +14,58 @@ import (
 // TestExamples checks that the help of each command has an example, and that each example is a
 // command line which this program takes: its flags exist, and its arguments are as many as fit.
 func TestExamples(t *testing.T) {
-	for line := range strings.Lines(examplesText) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		root := rootCommand()
-		args := splitWords(line)[1:]
-		console.Prepare(root, args)
-		c, rest, err := root.Find(args)
-		if err != nil {
-			t.Errorf("%s: %v", line, err)
-			continue
-		}
-		if err := c.ParseFlags(rest); err != nil {
-			t.Errorf("%s: %v", line, err)
-			continue
-		}
-		if err := c.ValidateArgs(c.Flags().Args()); err != nil || !c.Runnable() {
-			t.Errorf("%s: %v", line, err)
-		}
-	}
-	var walk func(c *cobra.Command)
-	walk = func(c *cobra.Command) {
+	lines := 0
+	for c := range commandsBelow(rootCommand()) {
 		if c.Runnable() && c.Example == "" {
 			t.Errorf("%s: its help has no example", c.CommandPath())
 		}
-		for _, sub := range c.Commands() {
-			walk(sub)
+		for line := range strings.Lines(c.Example) {
+			lines++
+			if err := checkExample(c.Name(), strings.TrimSpace(line)); err != nil {
+				t.Errorf("%s: %q: %v", c.CommandPath(), line, err)
+			}
 		}
 	}
-	walk(rootCommand())
+	if lines < 200 {
+		t.Errorf("only %d examples were read", lines)
+	}
+}
+
+// checkExample parses the line of an example, and returns an error unless it runs a command of a name.
+func checkExample(name, line string) error {
+	if own, ok := strings.CutPrefix(line, "skerry-edge "); ok {
+		line = "skerry edge " + own
+	}
+	line, _, _ = strings.Cut(line, " >>")
+	root, words := rootCommand(), splitWords(line)
+	console.Prepare(root, words[1:])
+	c, rest, err := root.Find(words[1:])
+	if err != nil {
+		return err
+	}
+	if words[0] != root.Name() || c.Name() != name || !c.Runnable() {
+		return fmt.Errorf("it runs %s", c.CommandPath())
+	}
+	if err := c.ParseFlags(rest); err != nil {
+		return err
+	}
+	return c.ValidateArgs(c.Flags().Args())
+}
+
+// commandsBelow iterates over a command and all below it.
+func commandsBelow(c *cobra.Command) iter.Seq[*cobra.Command] {
+	return func(yield func(*cobra.Command) bool) {
+		if !yield(c) {
+			return
+		}
+		for _, sub := range c.Commands() {
+			for each := range commandsBelow(sub) {
+				if !yield(each) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // splitWords splits a line at spaces that are outside of double quotes.

@@ -75,7 +75,9 @@ func rootCommand() *cobra.Command {
 			root.AddCommand(c)
 		}
 	}
-	add("daemon", hubd.Command(version), edged.Command("edge", version), devCommand())
+	agent := edged.Command("edge", version)
+	agent.Example = "  skerry edge --hub 192.0.2.10:4647 --token-file join-token --data-dir /var/lib/skerry-edge --site shop-17"
+	add("daemon", hubd.Command(version), agent, devCommand())
 	s := &command.Session{}
 	nouns := []*cobra.Command{
 		job.Command(s), node.FleetCommand(s), node.Command(s), alloc.Command(s), eval.Command(s), operator.Command(s, recoverCommand(s)),
@@ -97,7 +99,6 @@ func rootCommand() *cobra.Command {
 		}
 		return pflag.NormalizedName(name)
 	})
-	addExamples(root)
 	return root
 }
 
@@ -105,6 +106,8 @@ func versionCommand() *cobra.Command {
 	var out console.Output
 	c := &cobra.Command{
 		Use: "version", Short: "Show the version", Args: cobra.NoArgs,
+		Example: `  skerry version
+  skerry version --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := out.Open(cmd.OutOrStdout()); err != nil {
 				return err

@@ -16,6 +16,7 @@ func recoverCommand(s *command.Session) *cobra.Command {
 	var dataDir string
 	c := &cobra.Command{
 		Use: "recover", Short: "Make the hub of this machine the only voter, after most hubs were lost for good", Args: cobra.NoArgs,
+		Example: `  skerry operator raft recover --data-dir /var/lib/skerry`,
 		Long: `Make the hub of this machine the only voter of its cluster. This is for a cluster that has lost most of
 its hubs for good: it has no leader and cannot get one. Stop the hub first, and run this on its machine.
 

@@ -21,6 +21,7 @@ func shortcuts(s *command.Session) []*cobra.Command {
 	}{{"job", job.Shortcuts(s)}, {"alloc", alloc.Shortcuts(s)}} {
 		for _, c := range group.commands {
 			c.Short += fmt.Sprintf(" (as %s %s)", group.name, c.Name())
+			c.Example = strings.ReplaceAll(c.Example, "skerry "+group.name+" ", "skerry ")
 			list = append(list, c)
 		}
 	}
@@ -52,6 +53,9 @@ func kinds() string {
 func statusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show the object of an id or of its prefix", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry status
+  skerry status shop
+  skerry status 811e24ed`,
 		Long: "List jobs, or show one object: the job, allocation, node, deployment, evaluation, namespace or node pool\n" +
 			"with this id, whose id begins with it, or the node with this name. A job with exactly this id comes first.",
 		RunE: s.Run(func(c *command.Call) error {

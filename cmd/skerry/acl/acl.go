@@ -26,6 +26,8 @@ func Command(s *command.Session) *cobra.Command {
 func bootstrapCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "bootstrap [FILE]", Short: "Turn access control on, and create the first management token", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry acl bootstrap
+  skerry acl bootstrap secret.txt`,
 		Long: `Turn access control on for the whole cluster, and create the first management token. The hubs keep only a hash of its secret,
 so this is the only time that it is shown. From then on every request needs a token.
 
@@ -54,6 +56,8 @@ acl-bootstrap-reset in the data directory of the hub that you ask, and bootstrap
 func whyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "why ACCESSOR CAPABILITY OBJECT", Short: "Explain why a token may do something or not", Args: cobra.ExactArgs(3),
+		Example: `  skerry acl why 0f3d1ac5-5c3e-4a3b-9d4e-1f1b9a8b7c6d submit-job namespace/default
+  skerry acl why 0f3d1ac5-5c3e-4a3b-9d4e-1f1b9a8b7c6d read variables/default/nomad/jobs/shop`,
 		Long: `Explain why a token may do something with an object or not: which rules of which policies decide, and which rule would allow it.
 
 OBJECT is namespace/NAME, variables/NAMESPACE/PATH, node_pool/NAME, host_volume/NAME, site/NAME, local, node, agent, operator, quota,
@@ -114,6 +118,8 @@ func applyPolicyCommand(s *command.Session) *cobra.Command {
 	var attach fleet.JobACL
 	c := &cobra.Command{
 		Use: "apply NAME FILE", Short: "Create or update a policy", Args: cobra.ExactArgs(2),
+		Example: `  skerry acl policy apply --description "reads jobs" readers readers.hcl
+  skerry acl policy apply --namespace default --job shop --group web --task main reads-db reads-db.hcl`,
 		Long: `Create or update a policy. FILE has its rules in HCL or JSON; - is the standard input.
 
 With --job, in --namespace, the policy counts for the identities of the job's tasks; --group and --task name fewer of them.`,
@@ -149,20 +155,23 @@ var policyList = console.List[api.ACLPolicyStub]{
 func listPoliciesCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List policies", Args: cobra.NoArgs,
-		RunE: command.Show(s, command.Listed((*client.Client).ACLPolicies, &client.List{}), policyList.Write),
+		Example: `  skerry acl policy list`,
+		RunE:    command.Show(s, command.Listed((*client.Client).ACLPolicies, &client.List{}), policyList.Write),
 	}
 }
 
 func ownPoliciesCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "self", Short: "List the policies of your own token", Args: cobra.NoArgs,
-		RunE: command.Show(s, command.All((*client.Client).OwnACLPolicies), policyList.Write),
+		Example: `  skerry acl policy self`,
+		RunE:    command.Show(s, command.All((*client.Client).OwnACLPolicies), policyList.Write),
 	}
 }
 
 func policyInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show a policy with its rules", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl policy info readers`,
 		RunE: command.Show(s, command.Named((*client.Client).ACLPolicy), func(out *console.Output, p fleet.ACLPolicy) {
 			t := console.NewTable()
 			t.Add("Name", p.Name)
@@ -184,6 +193,7 @@ func policyInfoCommand(s *command.Session) *cobra.Command {
 func deletePolicyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a policy", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl policy delete readers`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return "Successfully deleted \"" + c.Args[0] + "\" ACL policy!", c.Hub.DeleteACLPolicy(c.Context(), c.Args[0])
 		}),

@@ -127,6 +127,8 @@ func createAuthMethodCommand(s *command.Session) *cobra.Command {
 	var name string
 	c := &cobra.Command{
 		Use: "create", Short: "Create an auth method", Args: cobra.NoArgs,
+		Example: `  skerry acl auth-method create --name sso --type OIDC --max-token-ttl 8h --token-locality global --default --config @sso.json
+  skerry acl auth-method create --name ci --type JWT --max-token-ttl 1h --token-locality local --config -`,
 		Long: `Create an auth method. Its configuration has Nomad's fields; docs/acl.md explains them. Binding rules say what somebody gets
 who logs in: without one, nobody gets in.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLAuthMethod, error) {
@@ -152,6 +154,7 @@ func updateAuthMethodCommand(s *command.Session) *cobra.Command {
 	var f authMethodFlags
 	c := &cobra.Command{
 		Use: "update NAME", Short: "Change an auth method", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl auth-method update --max-token-ttl 4h sso`,
 		Long: `Change an auth method. What no flag names stays; --config replaces the whole configuration. An OIDCClientSecret of "redacted" in
 it stands for the secret that the hubs have.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLAuthMethod, error) {
@@ -172,6 +175,7 @@ it stands for the secret that the hubs have.`,
 func listAuthMethodsCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List auth methods; it needs no token", Args: cobra.NoArgs,
+		Example: `  skerry acl auth-method list`,
 		RunE: command.Show(s, command.Listed((*client.Client).AuthMethods, &client.List{}), console.List[api.ACLAuthMethodStub]{
 			None: "No ACL auth methods found", Heads: []string{"NAME", "TYPE", "DEFAULT"},
 			Row: func(m api.ACLAuthMethodStub) []any { return []any{m.Name, m.Type, m.Default} },
@@ -182,13 +186,15 @@ func listAuthMethodsCommand(s *command.Session) *cobra.Command {
 func authMethodInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show an auth method, without its client secret", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).AuthMethod), writeAuthMethod),
+		Example: `  skerry acl auth-method info sso`,
+		RunE:    command.Show(s, command.Named((*client.Client).AuthMethod), writeAuthMethod),
 	}
 }
 
 func deleteAuthMethodCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete an auth method; tokens of its logins stay until they end", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl auth-method delete sso`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return "Successfully deleted ACL auth method \"" + c.Args[0] + "\"", c.Hub.DeleteAuthMethod(c.Context(), c.Args[0])
 		}),

@@ -58,6 +58,8 @@ func createBindingRuleCommand(s *command.Session) *cobra.Command {
 	var method string
 	c := &cobra.Command{
 		Use: "create", Short: "Create a binding rule", Args: cobra.NoArgs,
+		Example: `  skerry acl binding-rule create --auth-method sso --selector "dev in list.groups" --bind-type role --bind-name deployers
+  skerry acl binding-rule create --auth-method ci --bind-type policy --bind-name ci-${value.project}`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLBindingRule, error) {
 			r := fleet.ACLBindingRule{AuthMethod: method}
 			f.changeRule(c, &r)
@@ -73,7 +75,8 @@ func updateBindingRuleCommand(s *command.Session) *cobra.Command {
 	var f bindingRuleFlags
 	c := &cobra.Command{
 		Use: "update ID", Short: "Change a binding rule", Args: cobra.ExactArgs(1),
-		Long: `Change a binding rule. What no flag names stays.`,
+		Example: `  skerry acl binding-rule update --description "the developers" 5b1f0a36-4e59-7d2c-9c38-0a2f5c1d7e64`,
+		Long:    `Change a binding rule. What no flag names stays.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLBindingRule, error) {
 			r, err := c.Hub.BindingRule(c.Context(), c.Args[0])
 			if err != nil {
@@ -93,6 +96,7 @@ func updateBindingRuleCommand(s *command.Session) *cobra.Command {
 func listBindingRulesCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List binding rules", Args: cobra.NoArgs,
+		Example: `  skerry acl binding-rule list`,
 		RunE: command.Show(s, command.Listed((*client.Client).BindingRules, &client.List{}), console.List[api.ACLBindingRuleStub]{
 			None: "No ACL binding rules found", Heads: []string{"ID", "DESCRIPTION", "AUTH METHOD"},
 			Row: func(r api.ACLBindingRuleStub) []any { return []any{r.ID, r.Description, r.AuthMethod} },
@@ -103,13 +107,15 @@ func listBindingRulesCommand(s *command.Session) *cobra.Command {
 func bindingRuleInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info ID", Short: "Show a binding rule", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).BindingRule), writeBindingRule),
+		Example: `  skerry acl binding-rule info 5b1f0a36-4e59-7d2c-9c38-0a2f5c1d7e64`,
+		RunE:    command.Show(s, command.Named((*client.Client).BindingRule), writeBindingRule),
 	}
 }
 
 func deleteBindingRuleCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ID", Short: "Delete a binding rule", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl binding-rule delete 5b1f0a36-4e59-7d2c-9c38-0a2f5c1d7e64`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return "Successfully deleted ACL binding rule \"" + c.Args[0] + "\"", c.Hub.DeleteBindingRule(c.Context(), c.Args[0])
 		}),

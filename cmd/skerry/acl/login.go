@@ -41,6 +41,8 @@ func LoginCommand(s *command.Session) *cobra.Command {
 	var f loginFlags
 	c := &cobra.Command{
 		Use: "login", Short: "Log in by an auth method, and get an access token", Args: cobra.NoArgs,
+		Example: `  skerry login
+  skerry login --method ci --login-token - --save`,
 		Long: `Log in by an auth method, and get an access token. The auth method says for how long it lasts.
 
 By a method of the type OIDC you log in at its provider, in your browser. The command waits for the provider's answer at

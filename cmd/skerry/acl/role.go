@@ -58,6 +58,7 @@ func createRoleCommand(s *command.Session) *cobra.Command {
 	var f roleFlags
 	c := &cobra.Command{
 		Use: "create", Short: "Create a role", Args: cobra.NoArgs,
+		Example: `  skerry acl role create --name operators --policy readers --policy deployers`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLRole, error) {
 			return c.Hub.CreateACLRole(c.Context(), fleet.ACLRole{Name: f.name, Description: f.description, Policies: f.policyLinks()})
 		}, writeRole),
@@ -71,7 +72,8 @@ func updateRoleCommand(s *command.Session) *cobra.Command {
 	var noMerge bool
 	c := &cobra.Command{
 		Use: "update ID", Short: "Change a role", Args: cobra.ExactArgs(1),
-		Long: `Change a role. What no flag names stays; policies are added. With --no-merge the role is what the flags say, and nothing else.`,
+		Example: `  skerry acl role update --policy drainers 7d0c4a3e-8a57-4c0b-a1f4-6f5f0e1d2c3b`,
+		Long:    `Change a role. What no flag names stays; policies are added. With --no-merge the role is what the flags say, and nothing else.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLRole, error) {
 			next := fleet.ACLRole{ID: c.Args[0], Name: f.name, Description: f.description, Policies: f.policyLinks()}
 			if noMerge {
@@ -99,6 +101,7 @@ func updateRoleCommand(s *command.Session) *cobra.Command {
 func listRolesCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List roles", Args: cobra.NoArgs,
+		Example: `  skerry acl role list`,
 		RunE: command.Show(s, command.Listed((*client.Client).ACLRoles, &client.List{}), console.List[fleet.ACLRole]{
 			None: "No ACL roles found", Heads: []string{"ID", "NAME", "DESCRIPTION", "POLICIES"},
 			Row: func(r fleet.ACLRole) []any { return []any{r.ID, r.Name, r.Description, orNone(rolePolicies(r))} },
@@ -110,7 +113,8 @@ func roleInfoCommand(s *command.Session) *cobra.Command {
 	var byName bool
 	c := &cobra.Command{
 		Use: "info ID", Short: "Show a role", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, func(c *command.Call) (fleet.ACLRole, error) { return c.Hub.ACLRole(c.Context(), c.Args[0], byName) }, writeRole),
+		Example: `  skerry acl role info --by-name operators`,
+		RunE:    command.Show(s, func(c *command.Call) (fleet.ACLRole, error) { return c.Hub.ACLRole(c.Context(), c.Args[0], byName) }, writeRole),
 	}
 	c.Flags().BoolVar(&byName, "by-name", false, "the argument is the name of the role")
 	return c
@@ -119,6 +123,7 @@ func roleInfoCommand(s *command.Session) *cobra.Command {
 func deleteRoleCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ID", Short: "Delete a role", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl role delete 7d0c4a3e-8a57-4c0b-a1f4-6f5f0e1d2c3b`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return "ACL role " + c.Args[0] + " successfully deleted", c.Hub.DeleteACLRole(c.Context(), c.Args[0])
 		}),

@@ -23,6 +23,7 @@ func createSiteCodeCommand(s *command.Session) *cobra.Command {
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use: "create", Short: "Create a code for a person on site, and show it", Args: cobra.NoArgs,
+		Example: `  skerry acl site-code create --name Ann --site "shop-*" --policy cashiers --ttl 720h`,
 		Long: `Create a code with which a person on site uses 'skerry local', also without a link. The code is shown now and never again:
 the hubs and the nodes keep only a hash of it. Nodes get the hash when they have a link. The 'local' blocks of the code's
 policies say what the code allows: read, write, and the capability exec.
@@ -59,6 +60,7 @@ func listSiteCodesCommand(s *command.Session) *cobra.Command {
 	list := command.Newest(command.Listed((*client.Client).SiteCodes, &client.List{}), func(c fleet.SiteCode) int64 { return c.CreateTime.UnixNano() })
 	return &cobra.Command{
 		Use: "list", Short: "List the codes of people on site, the newest first, without their secrets", Args: cobra.NoArgs,
+		Example: `  skerry acl site-code list`,
 		RunE: command.Show(s, list, console.List[fleet.SiteCode]{
 			None: "No site codes found", Heads: []string{"ID", "NAME", "SITE", "NODE POOL", "POLICIES", "EXPIRES"},
 			Row: func(c fleet.SiteCode) []any {
@@ -81,7 +83,8 @@ func siteCodeEnd(c fleet.SiteCode) string {
 func revokeSiteCodeCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke the code of a person on site", Args: cobra.ExactArgs(1),
-		Long: `Revoke a site code, by its id. Nodes forget it when they have a link: until then, one that is away still takes it.`,
+		Example: `  skerry acl site-code revoke k7m2`,
+		Long:    `Revoke a site code, by its id. Nodes forget it when they have a link: until then, one that is away still takes it.`,
 		RunE: s.Run(func(c *command.Call) error {
 			err := c.Hub.RevokeSiteCode(c.Context(), c.Args[0])
 			if err == nil {

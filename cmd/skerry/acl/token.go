@@ -77,6 +77,9 @@ func createTokenCommand(s *command.Session) *cobra.Command {
 	var ttl time.Duration
 	c := &cobra.Command{
 		Use: "create", Short: "Create an access token, and show its secret", Args: cobra.NoArgs,
+		Example: `  skerry acl token create --name ci --policy readers --ttl 8h
+  skerry acl token create --name anna --role-name operators
+  skerry acl token create --name root --type management`,
 		Long: `Create an access token. The hubs keep only a hash of its secret, so this is the only time that it is shown.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLToken, error) {
 			return c.Hub.CreateACLToken(c.Context(), fleet.ACLToken{Name: f.name, Type: f.kind, Policies: f.policies, Roles: f.roleLinks(), Global: global}, ttl)
@@ -92,7 +95,8 @@ func updateTokenCommand(s *command.Session) *cobra.Command {
 	var f tokenFlags
 	c := &cobra.Command{
 		Use: "update ACCESSOR", Short: "Change the name, type, policies and roles of an access token", Args: cobra.ExactArgs(1),
-		Long: `Change an access token. What no flag names stays; --policy replaces all policies, --role-id and --role-name all roles.`,
+		Example: `  skerry acl token update --policy readers --policy deployers 0f3d1ac5-5c3e-4a3b-9d4e-1f1b9a8b7c6d`,
+		Long:    `Change an access token. What no flag names stays; --policy replaces all policies, --role-id and --role-name all roles.`,
 		RunE: command.Show(s, func(c *command.Call) (fleet.ACLToken, error) {
 			token, err := c.Hub.ACLToken(c.Context(), c.Args[0])
 			if err != nil {
@@ -122,6 +126,7 @@ func listTokensCommand(s *command.Session) *cobra.Command {
 	list := command.Newest(command.Listed((*client.Client).ACLTokens, &client.List{}), func(t fleet.ACLToken) int64 { return t.CreateTime.UnixNano() })
 	return &cobra.Command{
 		Use: "list", Short: "List access tokens, the newest first, without their secrets", Args: cobra.NoArgs,
+		Example: `  skerry acl token list`,
 		RunE: command.Show(s, list, console.List[fleet.ACLToken]{
 			None: "No tokens found", Heads: []string{"NAME", "TYPE", "GLOBAL", "ACCESSOR ID", "EXPIRES"},
 			Row: func(t fleet.ACLToken) []any { return []any{t.Name, t.Type, t.Global, t.AccessorID, tokenExpiry(t)} },
@@ -132,20 +137,23 @@ func listTokensCommand(s *command.Session) *cobra.Command {
 func tokenInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info ACCESSOR", Short: "Show an access token, without its secret", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).ACLToken), writeToken),
+		Example: `  skerry acl token info 0f3d1ac5-5c3e-4a3b-9d4e-1f1b9a8b7c6d`,
+		RunE:    command.Show(s, command.Named((*client.Client).ACLToken), writeToken),
 	}
 }
 
 func ownTokenCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "self", Short: "Show your own access token", Args: cobra.NoArgs,
-		RunE: command.Show(s, func(c *command.Call) (fleet.ACLToken, error) { return c.Hub.ACLToken(c.Context(), "self") }, writeToken),
+		Example: `  skerry acl token self`,
+		RunE:    command.Show(s, func(c *command.Call) (fleet.ACLToken, error) { return c.Hub.ACLToken(c.Context(), "self") }, writeToken),
 	}
 }
 
 func deleteTokenCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete ACCESSOR", Short: "Delete an access token", Args: cobra.ExactArgs(1),
+		Example: `  skerry acl token delete 0f3d1ac5-5c3e-4a3b-9d4e-1f1b9a8b7c6d`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return "Token " + c.Args[0] + " successfully deleted", c.Hub.DeleteACLToken(c.Context(), c.Args[0])
 		}),

@@ -37,6 +37,8 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var stats bool
 	c := &cobra.Command{
 		Use: "status ID", Short: "Show an allocation", Args: cobra.ExactArgs(1),
+		Example: `  skerry alloc status 1d697ed5
+  skerry alloc status --stats 1d697ed5`,
 		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
 			a, err := c.Hub.Alloc(c.Context(), stub.ID)
 			if err != nil {
@@ -186,7 +188,8 @@ func writeUsage(out *console.Output, u usage.Alloc) {
 func historyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "history ID", Short: "Show the history of an allocation, and mark the time without a link to the hubs", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.OfAlloc((*client.Client).AllocHistory), writeHistory),
+		Example: `  skerry alloc history 1d697ed5`,
+		RunE:    command.Show(s, command.OfAlloc((*client.Client).AllocHistory), writeHistory),
 	}
 }
 
@@ -205,7 +208,8 @@ func writeHistory(out *console.Output, h api.HistoryAnswer) {
 func checksCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "checks ID", Short: "Show the results of the checks of an allocation's services", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.OfAlloc((*client.Client).AllocChecks), writeChecks),
+		Example: `  skerry alloc checks 1d697ed5`,
+		RunE:    command.Show(s, command.OfAlloc((*client.Client).AllocChecks), writeChecks),
 	}
 }
 

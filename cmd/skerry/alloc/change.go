@@ -16,6 +16,7 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var o client.StopOptions
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop an allocation, and let its job place a new one", Args: cobra.ExactArgs(1),
+		Example: `  skerry alloc stop 1d697ed5`,
 		Long: "Stop an allocation, and let its job place a new one. The command follows the evaluation until the new allocation\n" +
 			"runs. A disconnected node stops the allocation when it is back.",
 		RunE: s.RunAlloc(func(c *command.Call, stub api.AllocStub) error {
@@ -41,6 +42,8 @@ func restartCommand(s *command.Session) *cobra.Command {
 		return c.Hub.RestartAlloc(c.Context(), id, req)
 	})
 	c.Use, c.Short = "restart ID [TASK]", "Restart the tasks of an allocation in place"
+	c.Example = `  skerry alloc restart 1d697ed5
+  skerry alloc restart 1d697ed5 backend`
 	c.Long = "Restart the tasks of an allocation that have not ended, or one of them, on the node where they are.\n" +
 		"The node must be connected to a hub; on the node itself use skerry local restart."
 	c.Flags().BoolVar(&req.AllTasks, "all-tasks", false, "restart all tasks, or none if one of them has ended")
@@ -53,6 +56,7 @@ func signalCommand(s *command.Session) *cobra.Command {
 		return c.Hub.SignalAlloc(c.Context(), id, req)
 	})
 	c.Use, c.Short = "signal ID [TASK]", "Send a signal to an allocation's tasks"
+	c.Example = `  skerry alloc signal --signal SIGHUP 1d697ed5 backend`
 	c.Long = "Send a signal to the running tasks of an allocation, or to one of them. A task that ends is restarted as its\n" +
 		"restart policy says. The node must be connected to a hub."
 	c.Flags().StringVarP(&req.Signal, "signal", "s", "SIGKILL", "signal to send")

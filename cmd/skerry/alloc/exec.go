@@ -17,6 +17,7 @@ func execCommand(s *command.Session) *cobra.Command {
 	var from anyAllocFlags
 	c := &cobra.Command{
 		Use: "exec ID COMMAND [ARGUMENT…]", Short: "Run a command in a task of an allocation", Args: cobra.MinimumNArgs(2),
+		Example: `  skerry alloc exec --task backend 1d697ed5 sh`,
 		Long: "Run a command in the folder and with the environment of a running task. The command ends\n" +
 			"with the task, with the session, and when the node loses its link. The exit code is the command's.\n" +
 			"On a terminal, ~. at the start of a line ends the session.",

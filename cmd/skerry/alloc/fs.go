@@ -16,6 +16,8 @@ func fsCommand(s *command.Session) *cobra.Command {
 	var from anyAllocFlags
 	c := &cobra.Command{
 		Use: "fs ID [PATH]", Short: "List the files of an allocation, or show a file", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry alloc fs 1d697ed5
+  skerry alloc fs 1d697ed5 backend/local/app.conf`,
 		RunE: s.Run(func(c *command.Call) error {
 			stub, err := from.chooseAlloc(c, c.Args[0])
 			if err != nil {

@@ -20,6 +20,9 @@ func logsCommand(s *command.Session) *cobra.Command {
 	var from anyAllocFlags
 	c := &cobra.Command{
 		Use: "logs ID [TASK]", Short: "Show the logs of a task", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry alloc logs 1d697ed5 backend
+  skerry alloc logs -f --stderr --job shop
+  skerry alloc logs --tail -n 50 1d697ed5`,
 		RunE: s.Run(func(c *command.Call) error {
 			if len(c.Args) > 1 {
 				if q.Task != "" {

@@ -51,6 +51,8 @@ func listCommand(s *command.Session) *cobra.Command {
 	var last int
 	c := &cobra.Command{
 		Use: "list", Short: "List what was asked of this hub: changes, commands in tasks, and refusals", Args: cobra.NoArgs,
+		Example: `  skerry audit list
+  skerry audit list --last 20 --json`,
 		Long: "List what was asked of the hub that answers: changes, commands in tasks, and refused requests, the oldest first.\nEach hub has its own audit: ask another one with --addr or --context. What people did on nodes is in the audit of\neach hub, with the time on the node, once the node has reported it.",
 		RunE: s.Run(func(c *command.Call) error {
 			if last < 1 {
@@ -130,6 +132,8 @@ func verifyCommand(s *command.Session) *cobra.Command {
 	var head string
 	c := &cobra.Command{
 		Use: "verify [FILE...]", Short: "Check that no entry of an audit was changed or left out",
+		Example: `  skerry audit verify
+  skerry audit verify --head 17:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 audit.jsonl`,
 		Long: `Check that each entry follows from the one before it: in the audit of the hub that answers, or in files of
 skerry audit export or of a hub's folder audit, in their order.
 
@@ -181,6 +185,7 @@ func exportCommand(s *command.Session) *cobra.Command {
 	var file string
 	c := &cobra.Command{
 		Use: "export", Short: "Write this hub's audit as JSON lines", Args: cobra.NoArgs,
+		Example: `  skerry audit export --after 17 --out audit.jsonl`,
 		RunE: s.Run(func(c *command.Call) error {
 			from, err := c.Hub.Audit(c.Context(), after)
 			if err != nil {

@@ -28,6 +28,7 @@ func Command(s *command.Session) *cobra.Command {
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List active and ended deployments, the newest first", Args: cobra.NoArgs, RunE: s.Run(listDeployments),
+		Example: `  skerry deployment list`,
 	}
 }
 
@@ -57,6 +58,8 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var monitor bool
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List deployments, or show the progress of one, by group and site", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry deployment status
+  skerry deployment status ffd2ac50`,
 		Long: "List deployments, or show the progress of one. Allocations of the newest version are healthy, running\n" +
 			"(not known to be healthy yet) or failed. Deferred ones are on nodes that are away. Waiting ones still run\n" +
 			"an older version; some of them wait for an update window.",
@@ -145,6 +148,8 @@ func (p *Promotion) Change() Change {
 func promoteCommand(s *command.Session) *cobra.Command {
 	var p Promotion
 	c := changeCommand(s, "promote", "Promote the canaries of a deployment", p.Change())
+	c.Example = `  skerry deployment promote ffd2ac50
+  skerry deployment promote --group till ffd2ac50`
 	c.Long = "Promote the canaries of a deployment: the rollout goes on, and the other allocations are updated. It is refused\n" +
 		"if not all canaries are healthy."
 	p.AddFlags(c)
@@ -161,7 +166,8 @@ type Change struct {
 func changeCommand(s *command.Session, verb, short string, change Change) *cobra.Command {
 	return &cobra.Command{
 		Use: verb + " ID", Short: short, Args: cobra.ExactArgs(1),
-		RunE: s.Run(func(c *command.Call) error { return change.Apply(c, c.Args[0]) }),
+		Example: "  skerry deployment " + verb + " ffd2ac50",
+		RunE:    s.Run(func(c *command.Call) error { return change.Apply(c, c.Args[0]) }),
 	}
 }
 

@@ -24,7 +24,8 @@ func Command(s *command.Session) *cobra.Command {
 func statusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status ID", Short: "Show an evaluation", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).FindEval), writeEval),
+		Example: `  skerry eval status 811e24ed`,
+		RunE:    command.Show(s, command.Named((*client.Client).FindEval), writeEval),
 	}
 }
 
@@ -33,6 +34,8 @@ func listCommand(s *command.Session) *cobra.Command {
 	list := command.Newest(command.Listed((*client.Client).Evals, &query), func(e fleet.Evaluation) fleet.Index { return e.CreateIndex })
 	c := &cobra.Command{
 		Use: "list", Short: "List evaluations, the newest first", Args: cobra.NoArgs,
+		Example: `  skerry eval list
+  skerry eval list --job shop --status blocked`,
 		RunE: command.Show(s, list, console.List[fleet.Evaluation]{
 			None: "There are no such evaluations.", Heads: []string{"ID", "PRIORITY", "TRIGGERED BY", "JOB", "STATUS", "FAILURES"},
 			Namespace: func(e fleet.Evaluation) string { return e.Namespace },

@@ -68,6 +68,8 @@ func addCommand(s *command.Session) *cobra.Command {
 	var replace, use bool
 	c := &cobra.Command{
 		Use: "add NAME [ADDR]", Short: "Add a context", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry context add prod https://hub1.example.com:4646 --ca-cert ca.pem --token-file ~/.skerry-token
+  skerry context add test https://hub.test.example.com:4646 --ca-hash sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 --token -`,
 		Long: `Add a context: a name for the hub at ADDR (or --addr), with the --ca-cert, --tls-server-name, --client-cert, --client-key
 and --token that commands need to reach it. The CA's certificate and the token are kept in the file of the contexts,
 which only you can read; the client certificate and the file of --token-file are read for each command.
@@ -200,6 +202,7 @@ func changeFile(c *command.Call, done string, change func(*contextfile.File) err
 func useCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "use NAME", Short: "Use a context from now on", Args: cobra.ExactArgs(1),
+		Example: `  skerry context use test`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			return changeFile(c, "chosen", func(file *contextfile.File) error {
 				file.Current = c.Args[0]
@@ -213,6 +216,7 @@ func useCommand(s *command.Session) *cobra.Command {
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List contexts, without their tokens", Args: cobra.NoArgs,
+		Example: `  skerry context list`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			file, err := contextfile.Load(c.ContextFile())
 			if err != nil {
@@ -239,6 +243,8 @@ func listCommand(s *command.Session) *cobra.Command {
 func showCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "show [NAME]", Short: "Show a context (default: the one in use), without its token", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry context show
+  skerry context show prod`,
 		Long: "Show a context (default: the one in use), without its token, and the line that sets up another machine for the same hub.",
 		RunE: s.RunOffline(func(c *command.Call) error {
 			file, err := contextfile.Load(c.ContextFile())
@@ -283,6 +289,7 @@ func writeContext(out *console.Output, shown Shown) {
 func removeCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove NAME", Short: "Remove a context; its token stays valid", Args: cobra.ExactArgs(1),
+		Example: `  skerry context remove test`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			return changeFile(c, "removed", func(file *contextfile.File) error {
 				_, err := file.Find(c.Args[0])

@@ -25,6 +25,8 @@ func ActionCommand(s *command.Session) *cobra.Command {
 	var f actionFlags
 	c := &cobra.Command{
 		Use: "action [NAME]", Short: "Run an action of a job in an allocation, or list the job's actions", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry job action --job shop --group till --task backend clear-cache
+  skerry action --job shop clear-cache`,
 		Long: "Run an action of a job, or without NAME list its actions. An action is a command that an action block of a\n" +
 			"task defines. It runs in that task, in the allocation of --alloc, or else in a running allocation of the job\n" +
 			"of --job. The exit code is that of the command. On a terminal, ~. at the start of a line ends the session\n" +

@@ -22,6 +22,7 @@ func dispatchCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "dispatch ID [FILE]", Short: "Dispatch an instance of a parameterized job", Args: cobra.RangeArgs(1, 2),
+		Example: `  skerry job dispatch --meta shop=17 report input.csv`,
 		Long: "Create a job from a parameterized one, and follow it until it runs. The content of FILE (- is the standard\n" +
 			"input) is the payload of the job.",
 		RunE: s.Run(func(c *command.Call) (err error) {
@@ -91,7 +92,8 @@ var exampleJob string
 func initCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example job file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example job file to FILE (default: example.hcl), which must not exist yet.",
+		Example: `  skerry job init shop.hcl`,
+		Long:    "Write an example job file to FILE (default: example.hcl), which must not exist yet.",
 		RunE: s.RunOffline(func(c *command.Call) error {
 			name := "example.hcl"
 			if len(c.Args) > 0 {

@@ -19,6 +19,8 @@ func historyCommand(s *command.Session) *cobra.Command {
 	var full bool
 	c := &cobra.Command{
 		Use: "history ID", Short: "Show the versions of a job, and the changes of each", Args: cobra.ExactArgs(1),
+		Example: `  skerry job history shop
+  skerry job history -p --version 3 shop`,
 		RunE: s.RunJob(func(c *command.Call, stub api.JobStub) error {
 			if f := c.Flag("diff-version"); f.Changed {
 				q.DiffVersion = f.Value.String()

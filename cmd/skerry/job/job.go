@@ -37,6 +37,8 @@ func stopCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "stop ID", Short: "Stop a job", Args: cobra.ExactArgs(1),
+		Example: `  skerry job stop shop
+  skerry job stop --purge shop`,
 		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			answer, err := c.Hub.StopJob(c.Context(), job.ID, o)
 			if err != nil {
@@ -56,7 +58,8 @@ func startCommand(s *command.Session) *cobra.Command {
 	var detach bool
 	c := &cobra.Command{
 		Use: "start ID", Short: "Start a stopped job", Args: cobra.ExactArgs(1),
-		Long: "Register a stopped job again, unchanged, and follow it as job run does.",
+		Example: `  skerry job start shop`,
+		Long:    "Register a stopped job again, unchanged, and follow it as job run does.",
 		RunE: s.Run(func(c *command.Call) error {
 			job, err := c.WholeJob(c.Args[0])
 			if err != nil {
@@ -89,6 +92,8 @@ func revertCommand(s *command.Session) *cobra.Command {
 	var prior uint64
 	c := &cobra.Command{
 		Use: "revert ID VERSION|TAG", Short: "Revert a job to an older version", Args: cobra.ExactArgs(2),
+		Example: `  skerry job revert shop 3
+  skerry job revert shop stable`,
 		Long: "Register an older version of a job again, as its newest one, and follow it as job run does. The versions\n" +
 			"that are kept and their tags are listed by job history. An argument that is not a number is a tag.",
 		RunE: s.Run(func(c *command.Call) error {
@@ -127,6 +132,7 @@ func evalCommand(s *command.Session) *cobra.Command {
 		return c.Hub.EvaluateJob(c.Context(), id, o)
 	})
 	c.Use, c.Short = "eval ID", "Create a new evaluation for a job"
+	c.Example = `  skerry job eval --force-reschedule shop`
 	c.Flags().BoolVar(&o.ForceReschedule, "force-reschedule", false, "replace failed allocations now, whatever their delay and attempts")
 	return c
 }
@@ -136,6 +142,7 @@ func periodicCommand(s *command.Session) *cobra.Command {
 		return c.Hub.ForcePeriodicJob(c.Context(), id)
 	})
 	force.Use, force.Short = "force ID", "Launch a periodic job now"
+	force.Example = `  skerry job periodic force report`
 	return command.Group("periodic", "Launch periodic jobs now", force)
 }
 
@@ -160,6 +167,7 @@ func allocsCommand(s *command.Session) *cobra.Command {
 	var query client.List
 	c := &cobra.Command{
 		Use: "allocs ID", Short: "List a job's allocations", Args: cobra.ExactArgs(1),
+		Example: `  skerry job allocs shop`,
 		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			list, err := c.Hub.JobAllocs(c.Context(), job.ID, query)
 			if err != nil {
@@ -184,6 +192,8 @@ func deploymentsCommand(s *command.Session) *cobra.Command {
 	var query client.List
 	c := &cobra.Command{
 		Use: "deployments ID", Short: "List the deployments of a job, the newest first", Args: cobra.ExactArgs(1),
+		Example: `  skerry job deployments shop
+  skerry job deployments --latest shop`,
 		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
 			if latest {
 				return deployment.ShowLatest(c, job.ID)
@@ -205,6 +215,8 @@ func promoteCommand(s *command.Session) *cobra.Command {
 	var p deployment.Promotion
 	c := &cobra.Command{
 		Use: "promote ID", Short: "Promote the canaries of a job's deployment", Args: cobra.ExactArgs(1),
+		Example: `  skerry job promote shop
+  skerry job promote --group till shop`,
 		Long: "Promote the canaries of the deployment of a job's newest version. The command deployment promote does the\n" +
 			"same by the id of the deployment.",
 		RunE: s.RunJob(func(c *command.Call, job api.JobStub) error {
@@ -227,6 +239,8 @@ func inspectCommand(s *command.Session) *cobra.Command {
 	var hcl, withVars bool
 	c := &cobra.Command{
 		Use: "inspect ID", Short: "Show a job as JSON, in the form that job run accepts", Args: cobra.ExactArgs(1),
+		Example: `  skerry job inspect shop
+  skerry job inspect --hcl shop`,
 		RunE: s.Run(func(c *command.Call) error {
 			if hcl {
 				return showSource(c, withVars)
@@ -286,6 +300,7 @@ func tagApplyCommand(s *command.Session) *cobra.Command {
 		return c.Hub.TagJobVersion(c.Context(), id, name, req)
 	})
 	c.Use, c.Short = "apply ID", "Tag a version of a job"
+	c.Example = `  skerry job tag apply --name stable --version 3 shop`
 	c.Flags().StringVar(&req.Description, "description", "", "purpose of the tag")
 	c.Flags().Uint64Var(&req.Version, "version", 0, "version to tag (default: the newest)")
 	return c
@@ -296,6 +311,7 @@ func tagUnsetCommand(s *command.Session) *cobra.Command {
 		return c.Hub.UntagJobVersion(c.Context(), id, name)
 	})
 	c.Use, c.Short = "unset ID", "Remove a tag from the version of a job that has it"
+	c.Example = `  skerry job tag unset --name stable shop`
 	return c
 }
 

@@ -24,6 +24,8 @@ func planCommand(s *command.Session) *cobra.Command {
 	var file fileFlags
 	c := &cobra.Command{
 		Use: "plan FILE", Short: "Show what the registration of a job would change", Args: cobra.ExactArgs(1),
+		Example: `  skerry job plan shop.hcl
+  skerry job plan --var-file shop.vars.hcl shop.hcl`,
 		Long: "Show which fields the registration of a job would change, and what the scheduler would do. Nothing is\n" +
 			"changed. The exit code is 0 if no allocation would be created or stopped, 1 if some would, and 255 if the\n" +
 			"plan failed.",

@@ -25,6 +25,10 @@ func prefetchCommand(s *command.Session) *cobra.Command {
 	var f prefetchFlags
 	c := &cobra.Command{
 		Use: "prefetch ID", Short: "Have nodes fetch the artifacts and images of a job before its rollout", Args: cobra.ExactArgs(1),
+		Example: `  skerry job prefetch shop
+  skerry job prefetch --node-pool ships --version 3 shop
+  skerry job prefetch --status shop
+  skerry job prefetch --cancel shop`,
 		Long: "Have nodes fetch the artifacts and images of a version of a job, so that they need no network when its rollout\n" +
 			"begins. Without --node and --node-pool these are the nodes that have an allocation of the job. They fetch in\n" +
 			"the background, one content after the other, try again after a failure, and keep the contents for 30 days.\n" +

@@ -24,6 +24,7 @@ func restartCommand(s *command.Session) *cobra.Command {
 	var r restarter
 	c := &cobra.Command{
 		Use: "restart ID", Short: "Restart the allocations of a job, in batches", Args: cobra.ExactArgs(1),
+		Example: `  skerry job restart --batch-size 20% --batch-wait 30s shop`,
 		Long: "Restart the running allocations of a job in place, or with --reschedule stop each of them and let the job\n" +
 			"replace it. The next batch begins when all allocations of the current one are running again. Allocations on\n" +
 			"nodes that are away are not restarted; their ids are shown.",

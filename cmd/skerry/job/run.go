@@ -31,6 +31,9 @@ func runCommand(s *command.Session) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "run FILE", Short: "Register a job, and monitor it until it runs", Args: cobra.ExactArgs(1),
+		Example: `  skerry job run shop.hcl
+  skerry job run --var tills=2 --detach shop.hcl
+  skerry job run --output shop.hcl`,
 		Long: "Register the job of a file (- is the standard input). Then follow its deployment until it has ended or,\n" +
 			"without a deployment, its allocations until they run. The exit code is 2 if the job is registered, but not\n" +
 			"all of it can run now: it needs capacity, a promotion, or nodes that are away.",
@@ -69,6 +72,8 @@ func validateCommand(s *command.Session) *cobra.Command {
 	var file fileFlags
 	c := &cobra.Command{
 		Use: "validate FILE", Short: "Check a job file, without a hub", Args: cobra.ExactArgs(1),
+		Example: `  skerry job validate shop.hcl
+  skerry job validate --var tills=2 shop.hcl`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			job, err := file.parseJob(c, c.Args[0])
 			if c.Out.IsJSON() {

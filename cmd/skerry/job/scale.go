@@ -23,6 +23,7 @@ func scaleCommand(s *command.Session) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "scale ID [GROUP] COUNT", Short: "Change the count of a task group", Args: cobra.RangeArgs(2, 3),
+		Example: `  skerry job scale shop till 3`,
 		Long: "Change the count of a task group of a job. The group may be left out if the job has only one.\n" +
 			"The hub refuses this while a deployment of the job is active.",
 		RunE: s.Run(func(c *command.Call) error {
@@ -57,7 +58,8 @@ func scaleCommand(s *command.Session) *cobra.Command {
 func scalingEventsCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "scaling-events ID", Short: "Show the scaling events of a job, the newest first", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.OfJob((*client.Client).ScaleStatus), writeScaling),
+		Example: `  skerry job scaling-events shop`,
+		RunE:    command.Show(s, command.OfJob((*client.Client).ScaleStatus), writeScaling),
 	}
 }
 
@@ -116,6 +118,8 @@ func policyListCommand(s *command.Session) *cobra.Command {
 	var query client.List
 	c := &cobra.Command{
 		Use: "list", Short: "List scaling policies", Args: cobra.NoArgs,
+		Example: `  skerry scaling policy list
+  skerry scaling policy list --job shop`,
 		RunE: command.Show(s, command.Listed((*client.Client).ScalingPolicies, &query), console.List[api.ScalingStub]{
 			Heads: []string{"ID", "ENABLED", "TYPE", "TARGET"},
 			Row:   func(p api.ScalingStub) []any { return []any{console.ID(p.ID), p.Enabled, p.Type, target(p)} },
@@ -129,7 +133,8 @@ func policyListCommand(s *command.Session) *cobra.Command {
 func policyInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info ID", Short: "Show a scaling policy", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, findPolicy, writePolicy),
+		Example: `  skerry scaling policy info 4bc9b641`,
+		RunE:    command.Show(s, findPolicy, writePolicy),
 	}
 }
 

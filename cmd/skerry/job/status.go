@@ -30,6 +30,9 @@ func statusCommand(s *command.Session) *cobra.Command {
 	one := command.Show(s, readDetails, func(out *console.Output, d jobDetails) { d.writeDetails(out, show) })
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List jobs, or show one and its allocations", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry job status
+  skerry job status shop
+  skerry job status --evals --all-allocs shop`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return list(cmd, args)

@@ -283,7 +283,7 @@ func (f *localFlags) stopCommand() *cobra.Command {
 		Use: "stop ALLOC", Short: "Stop an allocation until 'local start'", Args: cobra.ExactArgs(1),
 		Long: `Stop an allocation. It stays stopped until 'local start', also after a reboot and with a link to the hubs,
 which do not replace it. They show who stopped it and why.`,
-		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason 'it smokes' 1d697ed5`,
+		Example: `  skerry local stop --data-dir /var/lib/skerry-edge --reason "it smokes" 1d697ed5`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, args []string) error {
 			req.Alloc = fleet.AllocID(args[0])
 			if err := edge.Stop(ctx, req); err != nil {

@@ -25,6 +25,7 @@ func Command(s *command.Session) *cobra.Command {
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List namespaces", Args: cobra.NoArgs,
+		Example: `  skerry namespace list`,
 		RunE: command.Show(s, command.Listed((*client.Client).Namespaces, &client.List{}), console.List[fleet.Namespace]{
 			Heads: []string{"NAME", "DESCRIPTION"},
 			Row:   func(n fleet.Namespace) []any { return []any{n.Name, n.Description} },
@@ -35,7 +36,8 @@ func listCommand(s *command.Session) *cobra.Command {
 func statusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status NAME", Short: "Show a namespace", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).Namespace), writeNamespace),
+		Example: `  skerry namespace status tills`,
+		RunE:    command.Show(s, command.Named((*client.Client).Namespace), writeNamespace),
 	}
 }
 
@@ -56,7 +58,8 @@ func writeNamespace(out *console.Output, n fleet.Namespace) {
 func inspectCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect NAME", Short: "Show a namespace as JSON", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).Namespace), func(out *console.Output, n fleet.Namespace) { out.JSON(n) }),
+		Example: `  skerry namespace inspect tills`,
+		RunE:    command.Show(s, command.Named((*client.Client).Namespace), func(out *console.Output, n fleet.Namespace) { out.JSON(n) }),
 	}
 }
 
@@ -64,6 +67,8 @@ func applyCommand(s *command.Session) *cobra.Command {
 	var description string
 	c := &cobra.Command{
 		Use: "apply NAME|FILE", Short: "Create or update a namespace", Args: cobra.ExactArgs(1),
+		Example: `  skerry namespace apply --description "the tills" tills
+  skerry namespace apply tills.namespace.hcl`,
 		Long: "Create or update a namespace. The argument is a file in HCL (name, description, a block capabilities and a\n" +
 			"block meta) or in JSON (as namespace inspect shows it); - is the standard input. If no such file exists, the\n" +
 			"argument is a name: the namespace is created if it is missing, and --description sets its description.",
@@ -148,6 +153,7 @@ func parseNamespace(name string, src []byte) (fleet.Namespace, error) {
 func deleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a namespace that nothing uses", Args: cobra.ExactArgs(1),
+		Example: `  skerry namespace delete tills`,
 		Long: `Delete a namespace. It is refused while the namespace has a job that is not dead, a volume, a variable, or an allocation
 whose end its node has not confirmed. The refusal names them.`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {

@@ -30,6 +30,7 @@ func purgeCommand(s *command.Session) *cobra.Command {
 		return c.Hub.PurgeNode(c.Context(), id)
 	})
 	c.Use, c.Short = "purge ID", "Remove a node that is gone for good, and replace its allocations"
+	c.Example = `  skerry node purge shop-17`
 	c.Long = "Remove the record of a node that is gone for good. Its allocations are lost, and replaced as their jobs say.\n" +
 		"A node that is connected is refused: it would register again."
 	return c
@@ -40,6 +41,7 @@ func readmitCommand(s *command.Session) *cobra.Command {
 		return c.Hub.ReadmitNode(c.Context(), id)
 	})
 	c.Use, c.Short = "readmit ID", "Accept a node whose data directory was restored from a backup"
+	c.Example = `  skerry node readmit shop-17`
 	c.Long = `Accept a node whose data directory is older than it was: it was restored from a backup, or a snapshot of the whole machine
 was. The cluster has newer rows of its journal than the node: without this command it refuses the node as a fork, since it
 may be a copy of a machine that still runs. The node continues within two minutes, after the newest row that the cluster
@@ -54,6 +56,7 @@ func eligibilityCommand(s *command.Session) *cobra.Command {
 	var enable, disable bool
 	c := &cobra.Command{
 		Use: "eligibility ID", Short: "Set whether new allocations may be placed on a node", Args: cobra.ExactArgs(1),
+		Example: `  skerry node eligibility --disable shop-17`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := api.NodeEligibilityRequest{Eligibility: fleet.NodeIneligible}
 			if enable {
@@ -75,6 +78,7 @@ func revokeCommand(s *command.Session) *cobra.Command {
 	var req api.RevokeRequest
 	c := &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a node for good: refuse its certificate, and replace its allocations", Args: cobra.ExactArgs(1),
+		Example: `  skerry node revoke --reason "stolen from shop 17" 3f0c9f62`,
 		Long: `Expel a node for good, such as one that was stolen. All hubs end its session at once and refuse its certificate;
 it cannot renew it. Its allocations are lost, and replaced as their jobs say. Its tasks may keep running there, and
 nobody can stop them from here: node status shows them as orphaned.
@@ -105,6 +109,7 @@ func revocationsCommand(s *command.Session) *cobra.Command {
 	list := command.Newest(command.All((*client.Client).Revocations), func(r fleet.Revocation) int64 { return r.Time })
 	return &cobra.Command{
 		Use: "revocations", Short: "List the revoked nodes, the newest first", Args: cobra.NoArgs,
+		Example: `  skerry node revocations`,
 		RunE: command.Show(s, list, console.List[fleet.Revocation]{
 			None: "No node was revoked.", Heads: []string{"ID", "NAME", "REVOKED", "CERTIFICATES", "REASON"},
 			Row: func(r fleet.Revocation) []any {

@@ -25,6 +25,8 @@ func drainCommand(s *command.Session) *cobra.Command {
 	var f drainFlags
 	c := &cobra.Command{
 		Use: "drain ID", Short: "Start or stop the drain of a node", Args: cobra.ExactArgs(1),
+		Example: `  skerry node drain --enable --deadline 1h shop-17
+  skerry node drain --disable shop-17`,
 		Long: "Move all allocations off a node: services as their migrate blocks allow, batch jobs at the deadline, and\n" +
 			"system jobs last. The node gets no new allocations, also afterwards, until node eligibility allows it. The\n" +
 			"command follows the drain until it is complete.",

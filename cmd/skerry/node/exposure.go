@@ -14,6 +14,7 @@ import (
 func exposureCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "exposure ID", Short: "List what a node knew, to replace it after a theft", Args: cobra.ExactArgs(1),
+		Example: `  skerry node exposure shop-17`,
 		Long: `List what a node knew: the allocations that were placed on it, the variables that they may read, the identities of their
 tasks, and for management tokens the site codes that it takes. No values are shown.
 Revoke a stolen node first. Then give every listed variable another value, and what it stands for, such as a password: a

@@ -32,6 +32,9 @@ func FleetCommand(s *command.Session) *cobra.Command {
 	var show fleetFlags
 	status := &cobra.Command{
 		Use: "status", Short: "Show hubs, nodes and allocations, and what is waiting", Args: cobra.NoArgs,
+		Example: `  skerry fleet status
+  skerry fleet status --site "shop-*" --status disconnected
+  skerry fleet status --watch`,
 		RunE: s.Run(func(c *command.Call) error {
 			if watch {
 				return watchFleet(c, every, show)

@@ -15,6 +15,8 @@ func historyCommand(s *command.Session) *cobra.Command {
 	var since, until string
 	c := &cobra.Command{
 		Use: "history ID", Short: "Show the history of a node, and mark the time without a link to the hubs", Args: cobra.ExactArgs(1),
+		Example: `  skerry node history shop-17
+  skerry node history --since 02:10 --until 05:40 shop-17`,
 		Long: `Show what happened on a node: its sessions, what the hubs decided about its allocations, and every
 row of its journal, in one timeline. The time without a link is marked at the left.
 

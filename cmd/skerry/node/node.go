@@ -31,6 +31,11 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var choice nodeChoice
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List nodes, or show one", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry node status
+  skerry node status --pool ships --status ready
+  skerry node status shop-17
+  skerry node status --stats shop-17
+  skerry node status --context prod`,
 		RunE: s.Run(func(c *command.Call) error {
 			if len(c.Args) == 0 {
 				return listNodes(c, choice)

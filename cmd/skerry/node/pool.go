@@ -25,6 +25,7 @@ func poolCommand(s *command.Session) *cobra.Command {
 func poolListCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List node pools", Args: cobra.NoArgs,
+		Example: `  skerry node pool list`,
 		RunE: command.Show(s, command.Listed((*client.Client).NodePools, &client.List{}), console.List[fleet.Pool]{
 			Heads: []string{"NAME", "DESCRIPTION"},
 			Row:   func(p fleet.Pool) []any { return []any{p.Name, p.Description} },
@@ -35,7 +36,8 @@ func poolListCommand(s *command.Session) *cobra.Command {
 func poolInfoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show a node pool and its rules", Args: cobra.ExactArgs(1),
-		RunE: command.Show(s, command.Named((*client.Client).NodePool), writePool),
+		Example: `  skerry node pool info ships`,
+		RunE:    command.Show(s, command.Named((*client.Client).NodePool), writePool),
 	}
 }
 
@@ -62,6 +64,7 @@ func writePool(out *console.Output, p fleet.Pool) {
 func poolNodesCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "nodes NAME", Short: "List the nodes of a pool", Args: cobra.ExactArgs(1),
+		Example: `  skerry node pool nodes ships`,
 		RunE: command.Show(s, command.Named((*client.Client).NodePoolNodes), console.List[api.NodeStub]{
 			Heads: []string{"ID", "NAME", "DATACENTER", "CLASS", "ELIGIBLE", "STATUS"},
 			Row: func(n api.NodeStub) []any {
@@ -74,6 +77,7 @@ func poolNodesCommand(s *command.Session) *cobra.Command {
 func poolJobsCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "jobs NAME", Short: "List the jobs of a pool", Args: cobra.ExactArgs(1),
+		Example: `  skerry node pool jobs ships`,
 		RunE: command.Show(s, command.Named((*client.Client).NodePoolJobs), console.List[api.JobStub]{
 			Heads:     []string{"ID", "TYPE", "PRIORITY", "STATUS"},
 			Namespace: func(j api.JobStub) string { return j.Namespace },
@@ -122,6 +126,8 @@ func poolApplyCommand(s *command.Session) *cobra.Command {
 	var rules poolFlags
 	c := &cobra.Command{
 		Use: "apply NAME|FILE", Short: "Create or update a node pool", Args: cobra.ExactArgs(1),
+		Example: `  skerry node pool apply ships.pool.hcl
+  skerry node pool apply --default-disconnect keep --heartbeat-ttl 15m ships`,
 		Long: "Create or update a node pool. The argument is a file in HCL (a block node_pool, as init writes it) or in\n" +
 			"JSON (as info --json shows it); - is the standard input. The pool then has the rules of the file and no\n" +
 			"others. If there is no such file, the argument is the name of the pool: it gets the rules of the flags, and\n" +
@@ -176,6 +182,7 @@ func poolWithRules(c *command.Call, rules poolFlags) (fleet.Pool, error) {
 func poolInitCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example node pool file", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry node pool init ships.pool.hcl`,
 		Long: "Write an example node pool file to FILE (default: pool.hcl, or pool.json with --json), which must not exist\n" +
 			"yet.",
 		RunE: s.RunOffline(func(c *command.Call) error {
@@ -199,6 +206,7 @@ func poolInitCommand(s *command.Session) *cobra.Command {
 func poolDeleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME", Short: "Delete a node pool without nodes", Args: cobra.ExactArgs(1),
+		Example: `  skerry node pool delete ships`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Node pool %q deleted", c.Args[0]), c.Hub.DeleteNodePool(c.Context(), c.Args[0])
 		}),

@@ -18,6 +18,7 @@ func rotateCACommand(s *command.Session) *cobra.Command {
 	var grace time.Duration
 	c := &cobra.Command{
 		Use: "rotate", Short: "Replace the certificate authority of the cluster", Args: cobra.NoArgs,
+		Example: `  skerry operator ca rotate --grace 9600h`,
 		Long: "Replace the certificate authority (CA) of the cluster. Hubs and nodes take the new one over by themselves, also nodes\n" +
 			"that are away now. Nodes get in with a certificate of the CA before until --grace is over, and then renew it with a\n" +
 			"proof of their key. If somebody may have the key of the CA, use --grace 0s: certificates that they made are useless then.",
@@ -42,7 +43,8 @@ func rotateCACommand(s *command.Session) *cobra.Command {
 func caStatusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the certificate authorities, and who does not have the newest one", Args: cobra.NoArgs,
-		RunE: command.Show(s, command.All((*client.Client).CAStatus), writeCAStatus),
+		Example: `  skerry operator ca status`,
+		RunE:    command.Show(s, command.All((*client.Client).CAStatus), writeCAStatus),
 	}
 }
 

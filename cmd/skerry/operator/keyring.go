@@ -15,7 +15,8 @@ import (
 func listKeysCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the keys that encrypt variables", Args: cobra.NoArgs,
-		RunE: command.Show(s, command.Listed((*client.Client).RootKeys, &client.List{}), writeKeys),
+		Example: `  skerry operator root keyring list`,
+		RunE:    command.Show(s, command.Listed((*client.Client).RootKeys, &client.List{}), writeKeys),
 	}
 }
 
@@ -30,6 +31,7 @@ func rotateKeyCommand(s *command.Session) *cobra.Command {
 	full := false
 	c := &cobra.Command{
 		Use: "rotate", Short: "Make a new key active", Args: cobra.NoArgs,
+		Example: `  skerry operator root keyring rotate --full`,
 		Long: "Make a new key active, with which variables are encrypted from now on. The former key stays, since variables are\n" +
 			"encrypted with it. With --full the hubs encrypt all variables with the new key, in the background: a former key is\n" +
 			"rekeying until then, and deprecated afterwards.",
@@ -48,6 +50,7 @@ func rotateKeyCommand(s *command.Session) *cobra.Command {
 func removeKeyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove KEY", Short: "Remove a key with which nothing is encrypted", Args: cobra.ExactArgs(1),
+		Example: `  skerry operator root keyring remove 5c2f3a1e-8d7b-4f60-9e21-3c4d5e6f7a8b`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Root key %s removed", c.Args[0]), c.Hub.RemoveRootKey(c.Context(), c.Args[0])
 		}),

@@ -35,6 +35,7 @@ func Command(s *command.Session, recover *cobra.Command) *cobra.Command {
 func listPeersCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list-peers", Short: "List the hubs of the Raft configuration", Args: cobra.NoArgs,
+		Example: `  skerry operator raft list-peers`,
 		RunE: command.Show(s, command.All((*client.Client).RaftConfiguration), func(out *console.Output, answer api.RaftConfiguration) {
 			t := console.NewTable("NODE", "ADDRESS", "STATE", "VOTER")
 			for _, s := range answer.Servers {
@@ -53,6 +54,7 @@ func transferCommand(s *command.Session) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "transfer-leadership", Short: "Transfer leadership to another hub", Args: cobra.NoArgs,
+		Example: `  skerry operator raft transfer-leadership --peer-id hub2`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			done, err := c.Hub.TransferLeadership(c.Context(), peer)
 			to := "another hub"
@@ -70,7 +72,8 @@ func removePeerCommand(s *command.Session) *cobra.Command {
 	var peer client.HubRef
 	c := &cobra.Command{
 		Use: "remove-peer", Short: "Remove a hub that is gone for good from the Raft configuration", Args: cobra.NoArgs,
-		Long: "Remove a hub that is gone for good from the Raft configuration. Stop the hub first: it joins again when it starts.",
+		Example: `  skerry operator raft remove-peer --peer-id hub3`,
+		Long:    "Remove a hub that is gone for good from the Raft configuration. Stop the hub first: it joins again when it starts.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			return fmt.Sprintf("Hub %s%s is removed", peer.ID, peer.Address), c.Hub.RemoveRaftPeer(c.Context(), peer)
 		}),
@@ -88,6 +91,7 @@ func addHubFlags(c *cobra.Command, hub *client.HubRef) {
 func healthCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "health", Short: "Show the health of each hub, and how many may fail", Args: cobra.NoArgs,
+		Example: `  skerry operator autopilot health`,
 		RunE: command.Show(s, command.All((*client.Client).AutopilotHealth), func(out *console.Output, h api.HealthAnswer) {
 			out.Line("Healthy            %t\nFailure tolerance  %d\nLeader             %s\n", h.Healthy, h.FailureTolerance, h.Leader)
 			t := console.NewTable("NAME", "ADDRESS", "GOSSIP", "ANSWERS IN", "TERM", "INDEX", "VOTER", "HEALTHY")
@@ -103,6 +107,7 @@ func healthCommand(s *command.Session) *cobra.Command {
 func SystemCommand(s *command.Session) *cobra.Command {
 	return command.Group("system", "Maintain the state of the hubs", &cobra.Command{
 		Use: "gc", Short: "Run garbage collection now", Args: cobra.NoArgs,
+		Example: `  skerry system gc`,
 		Long: "Remove all jobs, evaluations, allocations, deployments and nodes that have ended from the hubs' state now,\n" +
 			"whatever their age.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
@@ -117,6 +122,8 @@ func MonitorCommand(s *command.Session) *cobra.Command {
 	var node string
 	c := &cobra.Command{
 		Use: "monitor", Short: "Stream the logs of a hub or a node", Args: cobra.NoArgs,
+		Example: `  skerry monitor
+  skerry monitor --node-id shop-17 --log-level debug`,
 		RunE: s.Run(func(c *command.Call) error {
 			q.JSON = c.Out.IsJSON()
 			if node != "" {

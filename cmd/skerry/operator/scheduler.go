@@ -14,6 +14,7 @@ import (
 func getConfigCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "get-config", Short: "Show the scheduler configuration", Args: cobra.NoArgs,
+		Example: `  skerry operator scheduler get-config`,
 		Long: "Show the scheduler configuration: the algorithm, which jobs may preempt others, and whether jobs can be\n" +
 			"registered.",
 		RunE: s.Run(func(c *command.Call) error {
@@ -64,6 +65,7 @@ func setConfigCommand(s *command.Session) *cobra.Command {
 	var checkIndex uint64
 	c := &cobra.Command{
 		Use: "set-config", Short: "Change the scheduler configuration", Args: cobra.NoArgs,
+		Example: `  skerry operator scheduler set-config --scheduler-algorithm spread`,
 		Long: "Change the scheduler configuration. Values without a flag stay as they are. A flag with =false switches a value\n" +
 			"off, for example --preempt-batch-scheduler=false.",
 		RunE: s.Run(func(c *command.Call) error {

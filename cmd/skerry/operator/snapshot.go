@@ -23,6 +23,7 @@ import (
 func saveCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "save [FILE]", Short: "Save a snapshot of the cluster's state to a file", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry operator snapshot save backup.snap`,
 		RunE: s.Run(func(c *command.Call) error {
 			name := "skerry-" + time.Now().UTC().Format("20060102T150405Z") + ".snap"
 			if len(c.Args) > 0 {
@@ -75,6 +76,7 @@ func saveSnapshot(ctx context.Context, hub *client.Client, name string) (size in
 func inspectCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "inspect FILE", Short: "Verify a snapshot, and count its objects", Args: cobra.ExactArgs(1),
+		Example: `  skerry operator snapshot inspect backup.snap`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			f, err := os.Open(c.Args[0])
 			if err != nil {
@@ -156,6 +158,7 @@ func restoreCommand(s *command.Session) *cobra.Command {
 	force := false
 	cmd := &cobra.Command{
 		Use: "restore FILE", Short: "Restore the cluster's state from a snapshot", Args: cobra.ExactArgs(1),
+		Example: `  skerry operator snapshot restore backup.snap`,
 		Long: `Replace the cluster's state by a saved one, on all hubs, while they run.
 
 The desired state goes back to that of the snapshot: jobs and their versions, deployments,

@@ -16,6 +16,7 @@ func rotateStateKeyCommand(s *command.Session) *cobra.Command {
 	var keep time.Duration
 	c := &cobra.Command{
 		Use: "rotate", Short: "Replace the state key", Args: cobra.NoArgs,
+		Example: `  skerry operator state-key rotate --keep 720h`,
 		Long: "Replace the state key, which is in a file of each hub and encrypts the keys of the CA, of the gossip and of variables in\n" +
 			"the state. The new key goes to every hub, and everything is encrypted with it, in the background. A hub that is down gets\n" +
 			"it when it comes back. The key before is kept for --keep, and then erased once every hub has the new one. A snapshot from\n" +
@@ -41,7 +42,8 @@ func rotateStateKeyCommand(s *command.Session) *cobra.Command {
 func stateKeyStatusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status", Short: "Show the state keys, and which hubs have them", Args: cobra.NoArgs,
-		RunE: command.Show(s, command.All((*client.Client).StateKeyStatus), writeStateKeyStatus),
+		Example: `  skerry operator state-key status`,
+		RunE:    command.Show(s, command.All((*client.Client).StateKeyStatus), writeStateKeyStatus),
 	}
 }
 
@@ -69,6 +71,7 @@ func timeOrNone(t *time.Time) any {
 func forgetStateKeyCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "forget KEY", Short: "Have the hubs erase a state key that was replaced", Args: cobra.ExactArgs(1),
+		Example: `  skerry operator state-key forget 0f3c5a1e9b7d2468`,
 		Long: "Have the hubs erase a state key that was replaced, before the time for which it is kept is over. It is erased once every\n" +
 			"hub has the active key. A snapshot whose secrets are encrypted with it then needs a backup of a hub's identity/state-key.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {

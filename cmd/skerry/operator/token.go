@@ -29,6 +29,9 @@ func createTokenCommand(s *command.Session) *cobra.Command {
 	var file, list string
 	c := &cobra.Command{
 		Use: "create", Short: "Create a join token, and write it to standard output or to a file", Args: cobra.NoArgs,
+		Example: `  skerry token create --role edge --site shop-17 --uses 1 --out shop-17.token
+  skerry token create --allow-keys keys.txt --ttl 720h --out batch.token
+  skerry token create --role hub --ttl 1h --description "the third hub"`,
 		Long: `Create a join token. The hubs keep only a hash of it, so this is the only time that it is shown: without --out it is
 written to standard output, with --out to a file that only its owner can read.
 
@@ -115,6 +118,7 @@ func listTokensCommand(s *command.Session) *cobra.Command {
 	list := command.Newest(command.All((*client.Client).JoinTokens), func(t api.JoinToken) int64 { return t.CreatedAt.UnixNano() })
 	return &cobra.Command{
 		Use: "list", Short: "List join tokens, the newest first, without their secrets", Args: cobra.NoArgs,
+		Example: `  skerry token list`,
 		RunE: command.Show(s, list, console.List[api.JoinToken]{
 			None: "There are no join tokens: no machine can join.", Heads: []string{"ID", "ROLE", "POOL", "SITE", "USES", "ENDS", "DESCRIPTION"},
 			Row: func(t api.JoinToken) []any {
@@ -127,6 +131,7 @@ func listTokensCommand(s *command.Session) *cobra.Command {
 func tokenStatusCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "status ID", Short: "Show a join token, and the machines that it admitted", Args: cobra.ExactArgs(1),
+		Example: `  skerry token status mslcq4vh`,
 		RunE: command.Show(s, command.Named((*client.Client).JoinToken), func(out *console.Output, token api.JoinToken) {
 			t := console.NewTable()
 			t.Add("Token", token.ID)
@@ -144,7 +149,8 @@ func tokenStatusCommand(s *command.Session) *cobra.Command {
 func revokeTokenCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID", Short: "Revoke a join token", Args: cobra.ExactArgs(1),
-		Long: `Revoke a join token, by its id: no further machine can join with it. Those that joined before stay; skerry node revoke expels a node.`,
+		Example: `  skerry token revoke mslcq4vh`,
+		Long:    `Revoke a join token, by its id: no further machine can join with it. Those that joined before stay; skerry node revoke expels a node.`,
 		RunE: s.Run(func(c *command.Call) error {
 			answer, err := c.Hub.RevokeJoinToken(c.Context(), c.Args[0])
 			if err == nil {

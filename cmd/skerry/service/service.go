@@ -30,7 +30,8 @@ type listedService struct {
 func listCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "List the reachable services", Args: cobra.NoArgs,
-		Long: "List the services that a running allocation on a connected node has registered.",
+		Example: `  skerry service list`,
+		Long:    "List the services that a running allocation on a connected node has registered.",
 		RunE: command.Show(s, command.All((*client.Client).Services), func(out *console.Output, list []api.ServiceList) {
 			var all []listedService
 			for _, ns := range list {
@@ -52,6 +53,7 @@ func tagList(tags []string) string { return "[" + strings.Join(tags, ",") + "]" 
 func infoCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "info NAME", Short: "Show the registrations of a service, also unreachable ones", Args: cobra.ExactArgs(1),
+		Example: `  skerry service info till`,
 		RunE: command.Show(s, readRegistrations, console.List[fleet.ServiceRegistration]{
 			Heads: []string{"JOB", "ADDRESS", "STATUS", "TAGS", "NODE", "ALLOC"},
 			Row: func(s fleet.ServiceRegistration) []any {
@@ -76,6 +78,7 @@ func readRegistrations(c *command.Call) ([]fleet.ServiceRegistration, error) {
 func deleteCommand(s *command.Session) *cobra.Command {
 	return &cobra.Command{
 		Use: "delete NAME ID", Short: "Delete a stale registration of a service (there is never one)", Args: cobra.ExactArgs(2),
+		Example: `  skerry service delete till 1d697ed5`,
 		Long: "This command exists for scripts for Nomad, and deletes nothing. A service is registered as long as its\n" +
 			"allocation runs, so no registration is stale. For one that exists, the command fails and names the\n" +
 			"allocation to stop instead.",

@@ -29,6 +29,7 @@ func lockCommand(s *command.Session) *cobra.Command {
 	shell, tries := true, 0
 	c := &cobra.Command{
 		Use: "lock PATH|@FILE COMMAND [ARG ...]", Short: "Run a command while holding the lock of a variable", Args: cobra.MinimumNArgs(2),
+		Example: `  skerry var lock --ttl 30s app/lock ./report.sh`,
 		Long: "Acquire the lock of a variable, run a command, and release the lock when the command has ended. The variable is\n" +
 			"created if there is none. While somebody else has the lock, this command waits. The lock is renewed in time; if\n" +
 			"that fails until the TTL is over, the command is killed. The exit code is that of the command.",

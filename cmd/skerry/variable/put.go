@@ -17,6 +17,9 @@ func putCommand(s *command.Session) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "put [PATH] [@FILE|-] [KEY=VALUE ...]", Short: "Create or replace a variable", Args: cobra.MinimumNArgs(1),
+		Example: `  skerry var put app/db user=shop password=geheim
+  skerry var put --force @spec.nv.hcl
+  skerry var put --check-index 0 --out json app/api key=1234`,
 		Long: "Create or replace a variable. Its path and items come from a file in HCL or JSON (@FILE, or - for the standard\n" +
 			"input), as skerry var init makes one and skerry var get shows one, and from the arguments, which win. A value @FILE\n" +
 			"is the content of a file; \\@ begins a value that begins with @.\n\n" +
@@ -108,6 +111,8 @@ func initCommand(s *command.Session) *cobra.Command {
 	format := ""
 	c := &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example of a variable's file", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry var init
+  skerry var init --out json spec.nv.json`,
 		RunE: s.RunOffline(func(c *command.Call) error {
 			if err := checkFormat(format, "hcl", "json"); err != nil {
 				return err

@@ -26,6 +26,8 @@ func listCommand(s *command.Session) *cobra.Command {
 	format := ""
 	c := &cobra.Command{
 		Use: "list [PREFIX]", Short: "List variables, without their items", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry var list
+  skerry var list --out terse app/`,
 		RunE: s.Run(func(c *command.Call) error {
 			if err := checkFormat(format, "table", "json", "terse", "go-template"); err != nil {
 				return err
@@ -69,6 +71,9 @@ func getCommand(s *command.Session) *cobra.Command {
 	format, item := "", ""
 	c := &cobra.Command{
 		Use: "get PATH", Short: "Show a variable with its items", Args: cobra.ExactArgs(1),
+		Example: `  skerry var get app/db
+  skerry var get --item password app/db
+  skerry var get --out hcl app/db`,
 		RunE: s.Run(func(c *command.Call) error {
 			if err := checkFormat(format, formats...); err != nil {
 				return err
@@ -97,6 +102,7 @@ func purgeCommand(s *command.Session) *cobra.Command {
 	index := uint64(0)
 	c := &cobra.Command{
 		Use: "purge PATH", Short: "Delete a variable", Args: cobra.ExactArgs(1),
+		Example: `  skerry var purge app/db`,
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
 			done := fmt.Sprintf("Variable %q deleted", c.Args[0])
 			if !c.Changed("check-index") {

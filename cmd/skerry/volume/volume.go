@@ -34,6 +34,8 @@ func statusCommand(s *command.Session) *cobra.Command {
 	var q statusQuery
 	c := &cobra.Command{
 		Use: "status [ID]", Short: "List dynamic host volumes, or show one", Args: cobra.MaximumNArgs(1),
+		Example: `  skerry volume status
+  skerry volume status 8f2c`,
 		Long: "List dynamic host volumes, or show the one whose id begins with ID. Folders of the flag --host-volume of a\n" +
 			"node are not listed.",
 		RunE: s.Run(func(c *command.Call) error {
@@ -189,6 +191,8 @@ func awaitReady(c *command.Call, v *fleet.Volume) (fleet.Volume, error) {
 func createCommand(s *command.Session) *cobra.Command {
 	return storeCommand(s, &cobra.Command{
 		Use: "create FILE", Short: "Create a volume on a node, and wait until it is ready",
+		Example: `  skerry volume create volume.host.hcl
+  skerry volume create --detach volume.host.hcl`,
 		Long: "Create the volume that the file describes, in HCL or in JSON; - is the standard input.\n" +
 			"Without a node_id the hub chooses a suitable node. With the id of an existing volume, its capabilities,\n" +
 			"capacity and constraints change. On a disconnected node the volume is pending until the node is back.",
@@ -198,6 +202,7 @@ func createCommand(s *command.Session) *cobra.Command {
 func registerCommand(s *command.Session) *cobra.Command {
 	return storeCommand(s, &cobra.Command{
 		Use: "register FILE", Short: "Register an existing folder of a node as a volume",
+		Example: `  skerry volume register volume.host.hcl`,
 		Long: "Register an existing folder of a node as a volume. The file names the folder (host_path) and the node\n" +
 			"(node_id). Skerry never deletes the folder.",
 	}, "is registered", (*client.Client).RegisterVolume)
@@ -208,6 +213,8 @@ func deleteCommand(s *command.Session) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use: "delete ID", Short: "Delete a volume that no allocation uses, with its files", Args: cobra.ExactArgs(1),
+		Example: `  skerry volume delete 8f2c
+  skerry volume delete --force 8f2c`,
 		Long: "Delete a volume that no allocation uses. Its node deletes the folder with all files; a disconnected node does so\n" +
 			"when it is back. The folder of a registered volume stays.",
 		RunE: command.Do(s, func(c *command.Call) (string, error) {
@@ -234,7 +241,8 @@ func initCommand(s *command.Session) *cobra.Command {
 	var kind string
 	c := &cobra.Command{
 		Use: "init [FILE]", Short: "Write an example volume file", Args: cobra.MaximumNArgs(1),
-		Long: "Write an example volume file to FILE (default: volume.host.hcl), which must not exist yet.",
+		Example: `  skerry volume init`,
+		Long:    "Write an example volume file to FILE (default: volume.host.hcl), which must not exist yet.",
 		RunE: s.RunOffline(func(c *command.Call) error {
 			if err := checkType(kind); err != nil {
 				return err
