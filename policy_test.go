@@ -67,15 +67,15 @@ hub                     < fleet reconcile syncproto
 edge/contract           < fleet
 edge/journal            < fleet syncproto
 edge/link               < fleet syncproto edge/journal
-edge/hostvolumes        < fleet syncproto edge/journal
+edge/hostvolumes        < fleet syncproto
 edge/machinekey         < fleet
 edge/audit              < fleet
-edge/variables          < fleet syncproto edge/journal
+edge/variables          < fleet syncproto
 edge/identities/files   < fleet drivers syncproto edge/artifacts edge/identities edge/runner
-edge/identities         < fleet syncproto edge/journal
+edge/identities         < fleet syncproto
 edge/sitecodes          < fleet syncproto
 edge/neighbours         < fleet syncproto
-edge/prefetch           < fleet syncproto edge/journal
+edge/prefetch           < fleet syncproto
 edge/dataarchive        < fleet
 edge/allocs             < fleet syncproto edge/contract edge/dataarchive edge/journal
 edge/runner             < fleet drivers edge/contract
@@ -93,7 +93,7 @@ edge/templates          < fleet drivers edge/artifacts edge/machinekey edge/runn
 edge/artifacts          < fleet drivers edge/runner edge/store
 edge/checks             < fleet
 edge/logins/tokens      < fleet drivers edge/artifacts edge/consul edge/identities edge/logins edge/runner edge/vault
-edge/logins             < fleet edge/journal
+edge/logins             < fleet
 edge/consul             < fleet edge/logins
 edge/vault              < fleet edge/logins
 edge/names              < fleet
@@ -111,7 +111,7 @@ chaos/history           < fleet chaos/check
 chaos/report            < fleet chaos/check chaos/history
 chaos                   < fleet api client syncproto hub edge drivers
 
-internal/clienttls      < fleet
+internal/clienttls      <
 internal/remoteapi      < fleet internal/clienttls
 internal/datadir        < fleet internal/durable
 internal/logtap         < fleet

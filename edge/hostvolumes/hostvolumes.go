@@ -20,14 +20,11 @@ import (
 	"sync"
 	"time"
 
-	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/internal/codec"
 	"skerry/internal/durable"
 	"skerry/syncproto"
 )
-
-var _ Journal = (*journal.Journal)(nil)
 
 // Journal is the part of the edge's journal that a Keeper uses.
 type Journal interface {

@@ -15,15 +15,12 @@ import (
 	"sync"
 	"time"
 
-	"skerry/edge/journal"
 	"skerry/fleet"
 	"skerry/fleet/admission"
 	"skerry/internal/codec"
 	"skerry/internal/pace"
 	"skerry/syncproto"
 )
-
-var _ Journal = (*journal.Journal)(nil)
 
 // Journal is the part of the edge's journal that a Keeper uses.
 type Journal interface {
