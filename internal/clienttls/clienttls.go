@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-
-	"skerry/fleet"
 )
 
 // IsLoopback reports whether the host of a URL is this machine: nobody else sees what goes there without TLS.
@@ -35,7 +33,7 @@ func (f Files) Load() (*tls.Config, error) {
 		}
 		conf.RootCAs = x509.NewCertPool()
 		if !conf.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "CA file of %s %s: it has no certificate in PEM", f.Server, f.CA)
+			return nil, fmt.Errorf("CA file of %s %s: it has no certificate in PEM", f.Server, f.CA)
 		}
 	}
 	if f.Cert != "" || f.Key != "" {

@@ -72,7 +72,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	var err error
 	if transport.TLSClientConfig, err = cfg.TLS.Load(); err != nil {
-		return nil, err
+		return nil, fleet.Errorf(fleet.CodeInvalid, "%w", err)
 	}
 	if c.http.Transport = cfg.Transport; cfg.Transport == nil {
 		c.http.Transport = transport
