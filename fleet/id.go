@@ -86,6 +86,18 @@ func Short[T ~string](id T) string {
 	return string(id[:ShortIDLength])
 }
 
+// IsName reports whether a text has 1 to most characters, each a letter or a digit of ASCII or one of others. A regular
+// expression with such a count takes 100 KiB of each program.
+func IsName(text string, most int, others string) bool {
+	for _, c := range []byte(text) {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z'
+		if !letter && (c < '0' || c > '9') && strings.IndexByte(others, c) < 0 {
+			return false
+		}
+	}
+	return text != "" && len(text) <= most
+}
+
 // ShortList shows the first few of many ids, and how many more there are.
 func ShortList[T ~string](ids []T) string {
 	const shown = 5

@@ -21,3 +21,14 @@ func TestShortList(t *testing.T) {
 		}
 	}
 }
+
+func TestIsName(t *testing.T) {
+	for text, want := range map[string]bool{
+		"a": true, "Zz09": true, "a-b": true, "": false, "a_b": false, "a b": false, "a\n": false, "ä": false, "@": false, "[": false, "`": false, "{": false, "/": false, ":": false,
+		"12345678": true, "123456789": false, "1234567ä": false,
+	} {
+		if got := fleet.IsName(text, 8, "-"); got != want {
+			t.Errorf("%q: %t, want %t", text, got, want)
+		}
+	}
+}

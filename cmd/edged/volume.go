@@ -2,13 +2,10 @@ package edged
 
 import (
 	"path/filepath"
-	"regexp"
 	"strings"
 
 	"skerry/fleet"
 )
-
-var volumeName = regexp.MustCompile(`^[A-Za-z0-9_.\[\]-]{1,128}$`)
 
 // hostVolumes reads the values of --host-volume: NAME=PATH, or NAME=PATH:ro for a read-only volume.
 func hostVolumes(values []string) (map[string]fleet.HostVolume, error) {
@@ -23,7 +20,7 @@ func hostVolumes(values []string) (map[string]fleet.HostVolume, error) {
 			path = strings.TrimSuffix(path, ":rw")
 		}
 		switch {
-		case !ok || !volumeName.MatchString(name):
+		case !ok || !fleet.IsName(name, 128, "_.[]-"):
 			return nil, fleet.Errorf(fleet.CodeInvalid, "host volume %q: not NAME=PATH or NAME=PATH:ro", value)
 		case !filepath.IsAbs(path) || path != filepath.Clean(path):
 			return nil, fleet.Errorf(fleet.CodeInvalid, "host volume %s: %q is not an absolute, clean path", name, path)

@@ -80,7 +80,7 @@ func New(cfg Config) (*Hook, error) {
 	if _, subnet, err := net.ParseCIDR(cfg.Subnet); err != nil || subnet.IP.To4() == nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "subnet of bridge networks %q: it is no IPv4 network", cfg.Subnet).WithHint("write it as %s", DefaultSubnet)
 	}
-	if !bridgeName.MatchString(cfg.Bridge) {
+	if !fleet.IsName(cfg.Bridge, 15, "-") {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "bridge %q: it is no name of a network interface", cfg.Bridge).WithHint("use 1 to 15 letters, digits and dashes")
 	}
 	bootID := "boot"
@@ -93,11 +93,6 @@ func New(cfg Config) (*Hook, error) {
 		versions: map[string]pluginVersion{}, whyNoneOf: map[string]string{},
 	}, nil
 }
-
-var (
-	bridgeName = regexp.MustCompile(`^[A-Za-z0-9-]{1,15}$`)
-	allocName  = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
-)
 
 // Name returns "network".
 func (h *Hook) Name() string { return "network" }
@@ -196,7 +191,7 @@ func (h *Hook) checkDriver(t *fleet.Task, n drivers.Network) error {
 // findOrCreate returns the allocation's network of this boot, and makes it if there is none.
 func (h *Hook) findOrCreate(ctx context.Context, p *runner.Preparation, n drivers.Network, conf *fleet.CNIConfig) (State, error) {
 	id := p.Alloc.ID
-	if !allocName.MatchString(string(id)) {
+	if !fleet.IsName(string(id), 64, "-") {
 		return State{}, fleet.Errorf(fleet.CodeInvalid, "make the network of allocation %q: its id cannot name a file", id)
 	}
 	unlock := h.lockAlloc(id)
@@ -259,7 +254,7 @@ func (h *Hook) createNetwork(ctx context.Context, id fleet.AllocID, s *State, ho
 
 // removeNetwork destroys the network of an allocation, if there is one.
 func (h *Hook) removeNetwork(ctx context.Context, id fleet.AllocID) error {
-	if !allocName.MatchString(string(id)) {
+	if !fleet.IsName(string(id), 64, "-") {
 		return nil // it never had one
 	}
 	unlock := h.lockAlloc(id)

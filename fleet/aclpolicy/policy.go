@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -230,8 +229,6 @@ func (r *reader) literalText(what string, expr hcl.Expression) (string, error) {
 	return value.AsString(), nil
 }
 
-var validNamespaceGlob = regexp.MustCompile(`^[a-zA-Z0-9*-]{1,128}$`)
-
 // checkName checks the name of an object, or the glob.
 func (r *reader) checkName(kind acl.Kind, name string, at hcl.Range) error {
 	switch {
@@ -241,7 +238,7 @@ func (r *reader) checkName(kind acl.Kind, name string, at hcl.Range) error {
 		return r.errorAt(at, "", "the name of the block %s has %d bytes: at most %d are allowed", kind, len(name), maxNameLength)
 	case strings.ContainsFunc(name, unicode.IsControl):
 		return r.errorAt(at, "", "the name of the block %s has a control character", kind)
-	case kind == acl.KindNamespace && !validNamespaceGlob.MatchString(name):
+	case kind == acl.KindNamespace && !fleet.IsName(name, 128, "*-"):
 		return r.errorAt(at, "a namespace has letters, digits and dashes, and a rule also *", "%q is no namespace", name)
 	}
 	return nil

@@ -7,7 +7,6 @@ package admission
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"skerry/fleet"
@@ -37,11 +36,9 @@ func checkClusterText(what, description string, meta map[string]string) error {
 	return nil
 }
 
-var validNamespace = regexp.MustCompile(`^[a-zA-Z0-9-]{1,128}$`)
-
 // CheckNamespace returns what is wrong with a namespace.
 func CheckNamespace(n *fleet.Namespace) error {
-	if !validNamespace.MatchString(n.Name) {
+	if !fleet.IsName(n.Name, 128, "-") {
 		return fleet.Errorf(fleet.CodeInvalid, "namespace %.140q: a name has 1 to 128 letters, digits and '-'", n.Name)
 	}
 	if err := checkClusterText("namespace "+n.Name, n.Description, n.Meta); err != nil || n.Capabilities == nil {
@@ -86,12 +83,10 @@ func isNameAllowed(name string, enabled, disabled []string) bool {
 	return (len(enabled) == 0 || slices.Contains(enabled, name)) && !slices.Contains(disabled, name)
 }
 
-var validPool = regexp.MustCompile(`^[a-zA-Z0-9-_]{1,128}$`)
-
 // CheckPool returns what is wrong with a node pool's rules.
 func CheckPool(p *fleet.Pool) error {
 	switch {
-	case !validPool.MatchString(p.Name):
+	case !fleet.IsName(p.Name, 128, "-_"):
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %.140q: a name has 1 to 128 letters, digits, '-' and '_'", p.Name)
 	case p.Name == fleet.AllPools:
 		return fleet.Errorf(fleet.CodeInvalid, "node pool %q: it contains all nodes, and has no rules of its own", p.Name)

@@ -1,7 +1,6 @@
 package admission
 
 import (
-	"regexp"
 	"strings"
 
 	"skerry/fleet"
@@ -10,16 +9,13 @@ import (
 // MaxVariableBytes bounds the keys and values of a variable together, as in Nomad.
 const MaxVariableBytes = 64 << 10
 
-// variablePath has the paths that Nomad's variables may have.
-var variablePath = regexp.MustCompile(`^[a-zA-Z0-9\-_~/]{1,128}$`)
-
 // CheckVariablePath returns an error if a variable cannot have the path. The paths below "nomad" are reserved, except those
 // that tasks read.
 func CheckVariablePath(path string) error {
 	invalid := func(why, hint string) error {
 		return fleet.Errorf(fleet.CodeInvalid, "check the path %q of a variable: %s", path, why).WithHint("%s", hint)
 	}
-	if !variablePath.MatchString(path) || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//") {
+	if !fleet.IsName(path, 128, "-_~/") || strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.Contains(path, "//") {
 		return invalid("it is not a valid path", "use 1 to 128 letters (a-z), digits, and the characters - _ ~ /, with no slash at the beginning, at the end, or beside another one")
 	}
 	parts := strings.Split(path, "/")

@@ -17,7 +17,12 @@ const (
 	maxVolumeConstraints  = 64
 )
 
-var validVolume = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,120}(\[[0-9]{1,6}\])?$`)
+var volumeIndex = regexp.MustCompile(`\[[0-9]{1,6}\]$`)
+
+// isVolumeName reports whether a name has 1 to 120 characters, and perhaps an index.
+func isVolumeName(name string) bool {
+	return fleet.IsName(volumeIndex.ReplaceAllLiteralString(name, ""), 120, "._-")
+}
 
 // CheckVolume returns what is wrong with a dynamic host volume, as a client asks for it. Package placement checks its
 // constraints.
@@ -26,7 +31,7 @@ func CheckVolume(v *fleet.Volume) error {
 		return fleet.Errorf(fleet.CodeInvalid, "volume %q: "+format, append([]any{v.Name}, args...)...).WithHint("%s", hint)
 	}
 	switch {
-	case !validVolume.MatchString(v.Name):
+	case !isVolumeName(v.Name):
 		return fleet.Errorf(fleet.CodeInvalid, "volume %.140q: a name has 1 to 120 letters, digits, '.', '-' and '_', and may end with an index such as [2]", v.Name)
 	case v.Registered && v.NodeID == "":
 		return refuse("write node_id", "it needs the node where its folder is")

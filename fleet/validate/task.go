@@ -270,8 +270,6 @@ const minIdentityTTL = 5 * time.Second
 // maxAudience bounds the audiences of an identity, in bytes: tokens are sent in headers.
 const maxAudience = 2 << 10
 
-var identityName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
-
 func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
 	if t.Identity != nil {
 		validateIdentity(t.Identity, ps, at+".Identity")
@@ -296,7 +294,7 @@ func validateIdentities(t *fleet.Task, ps *fleet.Problems, at string) {
 }
 
 func validateIdentity(w *fleet.WorkloadIdentity, ps *fleet.Problems, at string) {
-	if !identityName.MatchString(w.Name) {
+	if !fleet.IsName(w.Name, 128, "_-") {
 		ps.Add(at+".Name", "%q cannot name an identity: letters, digits, dashes and underscores", w.Name)
 	}
 	if fleet.IsServiceIdentity(w.Name) {
