@@ -126,11 +126,10 @@ func (e *Edge) agentConfig(l *life) edge.Config {
 		Now:    e.Clock.Now, Reserve: reserveSize, StoreBytes: storeSize, FreeSpace: e.Disk.Free,
 		FreeInodes: func(string) (free, total int64, err error) { return 0, 0, nil },
 		Step: func(label string) error {
-			err := e.Disk.beforeDiskStep(label, l)
-			if err == nil && label == journal.StepAfterCommit {
+			if label == journal.StepAfterCommit { // the commit is on the disk, also if the disk is full from now on
 				e.synced.Store(size(e.journalWALPath()))
 			}
-			return err
+			return e.Disk.beforeDiskStep(label, l)
 		},
 		Received: e.observers.messageObserver(e.Name),
 		Log:      e.observers.observedLogger(e.Name, e.log),

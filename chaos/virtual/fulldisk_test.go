@@ -58,3 +58,46 @@ func TestNoNewWorkOnAFullDisk(t *testing.T) {
 		})
 	})
 }
+
+// What an edge has committed to a disk that became full with it is there after a loss of power.
+func TestPowerCutOnAFullDisk(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 1, "edge-1")
+		defer mustClose(t, c)
+		mustRun(t, c, service("till", 1))
+		e := c.Edge("edge-1")
+		var alloc fleet.AllocID
+		for a := range lead(t, c).State().View().AllocsByJob(fleet.DefaultNamespace, "till") {
+			alloc = a.ID
+		}
+		newest := func() fleet.Seq {
+			_, j := e.Agent().SyncStatus()
+			return j.Last
+		}
+		for round := range 4 { // the commit that takes the last space differs
+			mustBecome(t, e, "ready", 5*time.Minute, ready)
+			time.Sleep(2 * time.Minute) // the reserve is there again
+			before := newest()
+			e.Disk.Fill(true)
+			for range 100 { // far more than the reserve has space for
+				_ = e.Agent().Agent().Restart(t.Context(), alloc, "", "the screen is black") // refused once nothing fits
+				time.Sleep(time.Duration(1+round) * time.Second)
+			}
+			committed := newest()
+			if n := committed - before; n == 0 || n >= 100 {
+				t.Fatalf("%d rows were committed while the disk was full: they should fill the reserve", n)
+			}
+			if err := e.PowerCut(); err != nil {
+				t.Fatal(err)
+			}
+			e.Disk.Fill(false)
+			if err := e.Boot(); err != nil {
+				t.Fatal(err)
+			}
+			if _, j := e.Agent().SyncStatus(); j.Lost != "" || j.Last < committed {
+				t.Errorf("after the loss of power the journal ends at row %d, after row %d was committed: %q", j.Last, committed, j.Lost)
+			}
+		}
+	})
+}
