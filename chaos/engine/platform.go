@@ -30,7 +30,8 @@ type Platform interface {
 	StopEdge(ctx context.Context, name string) error
 	// ShutDown ends the machine in good order.
 	ShutDown(ctx context.Context, name string) error
-	// StartEdge starts the agent in the machine's present boot, BootEdge in a new boot.
+	// StartEdge starts the agent in the machine's present boot, BootEdge in a new boot. Both do nothing if the agent
+	// runs: of two faults that ended it, one has started it.
 	StartEdge(ctx context.Context, name string) error
 	BootEdge(ctx context.Context, name string) error
 	PauseEdge(ctx context.Context, name string, f schedule.Fault) (Active, error)

@@ -25,6 +25,9 @@ func (p platform) StartEdge(_ context.Context, name string) error {
 func (p platform) BootEdge(_ context.Context, name string) error {
 	defer p.s.expectUp(name)
 	e := p.s.fleet.Edge(name)
+	if e.Running() {
+		return nil
+	}
 	err := e.Boot()
 	p.s.observeProcess(e, check.ProcessStart)
 	return err

@@ -37,7 +37,11 @@ func (r *run) StartEdge(_ context.Context, name string) error {
 
 // BootEdge begins a new boot of a machine and starts its agent.
 func (r *run) BootEdge(ctx context.Context, name string) error {
-	r.c.Edge(name).beginNextBoot()
+	e := r.c.Edge(name)
+	if e.currentLife() != nil {
+		return nil
+	}
+	e.beginNextBoot()
 	return r.StartEdge(ctx, name)
 }
 

@@ -340,9 +340,6 @@ func (r *run) mendAll(ctx context.Context) {
 		e.Disk.Slow(0)
 		e.Clock.Right()
 		e.driver.dead.Store(false)
-		if e.currentLife() != nil {
-			continue
-		}
 		if err := r.BootEdge(ctx, e.Name); err != nil {
 			r.recordHarnessFailure("start %s again: %v", e.Name, err)
 		}
