@@ -30,6 +30,14 @@ func TestExcused(t *testing.T) {
 			p.sendRows(p.e)
 			p.advanceTime(20 * time.Second)
 		}},
+		{"it runs on after a session that nobody saw", stopSoon, func(p *violationHarness) {
+			p.e.linked = false
+			p.advanceTime(50 * time.Second)
+			p.openSession(p.e)
+			p.e.linked = false
+			p.advanceTime(65 * time.Second)
+			p.e.linked = true
+		}},
 		{"a hub was seen before a node became ready, and is not seen any more", nil, func(p *violationHarness) {
 			p.disconnectEdge()()
 			p.e.status = fleet.NodeInitializing

@@ -26,6 +26,7 @@ type machine struct {
 	linked    time.Duration // when it was last known to have a session
 	session   uint64        // the newest session that its agent reported
 	opened    uint64        // the newest session that was committed
+	openedAt  time.Duration // when it was committed
 	// lastHeartbeat is the agent's report of its last answered heartbeat, and uptimeAtHeartbeat the machine's longest
 	// possible uptime then. hasHeartbeat is false before the first.
 	lastHeartbeat, uptimeAtHeartbeat time.Duration
@@ -134,7 +135,7 @@ func (t *machines) updateMachines(s *runContext, o *Observation) {
 func (t *machines) recordSessions(now time.Duration, e *Effects) {
 	for _, m := range t.by {
 		if e.Opened != nil && m.node == e.Opened.Node {
-			m.linked, m.opened = now, e.Opened.Session
+			m.linked, m.opened, m.openedAt = now, e.Opened.Session, now
 		}
 		if slices.ContainsFunc(e.Batches, func(b Batch) bool { return b.Node == m.node && b.Code == "" }) {
 			m.linked = now
@@ -210,8 +211,9 @@ func (m *machine) pruneEndedTasks(now time.Duration) {
 	}
 }
 
-// recordEdgeView records the agent's report of its link. It believes a time of an answered heartbeat only if an answer
-// could arrive then. A cut just before that time does not count, because an answer may have been in flight.
+// recordEdgeView records the agent's report of its link. It believes when the last answered heartbeat was sent only if an
+// answer could arrive since, also in a session that began and ended between two looks. A cut that began just before that
+// time does not count, because the answer may have been in flight.
 func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	m.updateUptime(s.now)
 	if e.NodeID != "" {
@@ -223,7 +225,7 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	if whole := e.Journal == nil || e.Journal.Lost == ""; m.damaged && whole && e.Link.Connected && !s.faults.hasFaultNow(m.name, Damages) {
 		m.damaged, m.mended = false, s.now
 	}
-	before := m.connected
+	before, looked := m.connected, m.looked
 	switch {
 	case !e.Link.Connected:
 		m.connected = -1
@@ -231,16 +233,16 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 		m.connected = max(0, m.agent, m.looked)
 	}
 	m.session, m.looked = e.Link.Session, s.now
-	heard := before >= 0 || m.connected >= 0
+	answered := s.now - e.Link.Away
+	heard := before >= 0 || m.connected >= 0 || m.opened > 0 && m.openedAt >= looked && answered >= m.openedAt-s.limits.Slack
 	if m.connected >= 0 {
 		m.linked = s.now
 	}
 	if spell := unansweredHeartbeats * s.limits.LongestTTL; m.connected >= 0 && !s.faults.hasFaultSince(s.now, s.now-spell, m.name, Severs) {
 		m.recordHeartbeatAnswer(s.now, min(spell, s.now-m.connected))
 	}
-	answered := s.now - e.Link.Away
-	// The cut has to be older than the answer by Slack: just after a cut an answer may still arrive.
-	severed := s.faults.hasFaultAt(m.name, answered, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs)
+	// The cut has to be older than the heartbeat by Slack: just after a cut it may still be answered.
+	severed := s.faults.hasFaultNow(m.name, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs)
 	if e.Link.Away > 0 && heard && answered > m.lastHeartbeat && !severed {
 		m.recordHeartbeatAnswer(s.now, e.Link.Away)
 		m.lastHeartbeat, m.hasHeartbeat, m.kills = answered, true, 0
