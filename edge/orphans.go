@@ -10,19 +10,16 @@ import (
 	"skerry/internal/pace"
 )
 
-const (
-	// firstOrphanRemoval is the delay of the first removal: tasks of a cold boot must start first.
-	firstOrphanRemoval = time.Minute
-	// orphanRemovalInterval is the pause between later removals.
-	orphanRemovalInterval = 10 * time.Minute
-)
+// orphanRemovalInterval is the pause between removals, and before the first: tasks of a cold boot must start first. A
+// daemon that comes back may have started a task that its edge has stopped meanwhile.
+const orphanRemovalInterval = time.Minute
 
 // removeOrphans calls Config.RemoveOrphans regularly until ctx ends.
 func (e *Edge) removeOrphans(ctx context.Context) {
 	if e.cfg.RemoveOrphans == nil {
 		return
 	}
-	for wait := firstOrphanRemoval; pace.Rest(ctx, wait); wait = orphanRemovalInterval {
+	for pace.Rest(ctx, orphanRemovalInterval) {
 		e.cfg.RemoveOrphans(ctx, e.hasDriverState)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"skerry/fleet"
 )
 
-// Orphans are looked for a minute after the start and every ten minutes, and an allocation with driver state is none.
+// Orphans are looked for every minute, and an allocation with driver state is none.
 func TestOrphansAreRemovedRegularly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -35,7 +35,7 @@ func TestOrphansAreRemovedRegularly(t *testing.T) {
 		for _, step := range []struct {
 			after time.Duration
 			calls int32
-		}{{59 * time.Second, 0}, {2 * time.Second, 1}, {9 * time.Minute, 1}, {time.Minute, 2}, {10 * time.Minute, 3}} {
+		}{{59 * time.Second, 0}, {2 * time.Second, 1}, {58 * time.Second, 1}, {time.Second, 2}, {time.Minute, 3}} {
 			time.Sleep(step.after)
 			synctest.Wait()
 			if n := calls.Load(); n != step.calls {
