@@ -16,6 +16,7 @@ type EdgeSession struct {
 	epoch                fleet.Epoch
 	since                time.Duration   // when state was entered, while it is not open
 	unansweredHeartbeats []sentHeartbeat // not yet acknowledged, oldest first
+	answered             time.Duration   // when the newest acknowledged heartbeat was sent; before: the first
 	heartbeatNumber      uint64          // newest sent
 	sent                 fleet.Seq       // newest row that was sent, or that the hub has applied
 	waiting              int             // Updates not yet answered
@@ -112,7 +113,7 @@ func (s *EdgeSession) SendHeartbeat(now time.Duration, h Heartbeat) []Output {
 	case SessionEnded:
 		return nil
 	case SessionWelcomed:
-		s.state = SessionHeartbeat
+		s.state, s.answered = SessionHeartbeat, now
 	case SessionHeartbeat, SessionOpen:
 	default:
 		return s.endForMisuse("send a heartbeat")
@@ -206,11 +207,11 @@ func (s *EdgeSession) onAck(now time.Duration, a HeartbeatAck) []Output {
 		s.epoch = a.Epoch
 	}
 	a.TTL, a.Epoch = s.ttl, s.epoch
-	e := EventAck{First: s.state == SessionHeartbeat, Ack: a}
 	for len(s.unansweredHeartbeats) > 0 && s.unansweredHeartbeats[0].number <= a.Number {
-		e.RTT = now - s.unansweredHeartbeats[0].at
+		s.answered = s.unansweredHeartbeats[0].at
 		s.unansweredHeartbeats = s.unansweredHeartbeats[1:]
 	}
+	e := EventAck{First: s.state == SessionHeartbeat, Ack: a, RTT: now - s.answered}
 	s.state = SessionOpen
 	return []Output{eventOutput(e)}
 }

@@ -408,6 +408,23 @@ func TestEdgeNoticesSilence(t *testing.T) {
 	}
 }
 
+// An answer says how old the newest answered heartbeat is, also if an earlier answer named that heartbeat.
+func TestRoundTripOfASecondAnswer(t *testing.T) {
+	s := edgeInState(t, syncproto.SessionOpen)
+	s.SendHeartbeat(100*time.Second, syncproto.Heartbeat{})
+	s.SendHeartbeat(101*time.Second, syncproto.Heartbeat{})
+	for _, c := range []struct {
+		at     time.Duration
+		number uint64
+		want   time.Duration
+	}{{104 * time.Second, 2, 4 * time.Second}, {107 * time.Second, 3, 6 * time.Second}, {109 * time.Second, 3, 8 * time.Second}} {
+		e := events(s.Frame(c.at, syncproto.StreamControl, syncproto.HeartbeatAck{Number: c.number}))[0].(syncproto.EventAck)
+		if e.RTT != c.want {
+			t.Errorf("heartbeat %d, answered at %s: a round trip of %s, want %s", c.number, c.at, e.RTT, c.want)
+		}
+	}
+}
+
 func TestDesiredMayOvertakeTheAcknowledgement(t *testing.T) {
 	s := edgeInState(t, syncproto.SessionHeartbeat)
 	outs := s.Frame(0, syncproto.StreamDesired, syncproto.Desired{Index: 5})
