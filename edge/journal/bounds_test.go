@@ -152,7 +152,7 @@ func TestIdleJournalDoesNotGrow(t *testing.T) {
 		want := times.Load() + 1
 		m.advanceClocks(time.Second)
 		if i%2 == 0 { // connected: the time is written with an acknowledged heartbeat
-			if err := j.NoteHeartbeat(t.Context(), m.wall.UnixNano()); err != nil {
+			if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -190,7 +190,7 @@ func TestBeatGoesAlongWithACommit(t *testing.T) {
 	j := mustOpen(t, cfg)
 	for range 2 { // the first one is written at once
 		m.advanceClocks(30 * time.Second)
-		if err := j.NoteHeartbeat(ctx, m.wall.UnixNano()); err != nil {
+		if err := j.NoteHeartbeat(ctx, 0, m.wall.UnixNano()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -212,7 +212,7 @@ func TestTimeAcrossReboots(t *testing.T) {
 	if j.Away() != 0 || j.TimeFloor() != 0 {
 		t.Fatalf("before the first beat: away %s, floor %d", j.Away(), j.TimeFloor())
 	}
-	if err := j.NoteHeartbeat(ctx, hub.UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, 0, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	check := func(j *journal.Journal, away time.Duration) {
@@ -241,11 +241,18 @@ func TestTimeAcrossReboots(t *testing.T) {
 		t.Fatalf("rows: %+v", ts)
 	}
 	// A hub's clock that goes back does not lower the floor.
-	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, 0, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	if j.Away() != 0 || j.TimeFloor() < hub.UnixNano() {
 		t.Fatalf("away %s, floor %s", j.Away(), time.Unix(0, j.TimeFloor()))
+	}
+	// A heartbeat that was answered late was sent before.
+	if err := j.NoteHeartbeat(ctx, 7*time.Second, hub.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	if j.Away() != 7*time.Second {
+		t.Fatalf("away %s, after a heartbeat that was answered after 7s", j.Away())
 	}
 }
 
@@ -264,7 +271,7 @@ func TestTimeUntilTheEndOfABootCounts(t *testing.T) {
 				return nil
 			}
 			j := mustOpen(t, cfg)
-			if err := j.NoteHeartbeat(t.Context(), m.wall.UnixNano()); err != nil {
+			if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
 				t.Fatal(err)
 			}
 			m.advanceClocks(time.Minute)

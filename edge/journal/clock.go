@@ -17,7 +17,7 @@ type clockCheckpoint struct {
 	BootID fleet.BootID  `cbor:"1,keyasint"`
 	Mono   time.Duration `cbor:"2,keyasint"`
 	Age    time.Duration `cbor:"3,keyasint"`
-	// AckAge is the age at the last acknowledged heartbeat; -1 before the first.
+	// AckAge is the age at which the last acknowledged heartbeat was sent; -1 before the first.
 	AckAge time.Duration `cbor:"4,keyasint"`
 	// Floor is a time (UnixNano) that has certainly passed, as a hub's clock showed it; 0: not known. FloorAge
 	// is the age at which it was learned. Acknowledged is the newest row that the cluster has applied.
@@ -93,13 +93,16 @@ func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot(
 // Mono returns the time since boot by the journal's clock, with which rows are stamped.
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
-// NoteHeartbeat records in memory that a hub has just acknowledged a heartbeat, and that its clock shows
-// hubTime (UnixNano; 0: not trusted). If the last written acknowledgement is older than the checkpoint
+// NoteHeartbeat records in memory that a hub has just acknowledged a heartbeat that was sent roundTrip ago, and that its
+// clock shows hubTime (UnixNano; 0: not trusted). If the last written acknowledgement is older than the checkpoint
 // interval, it also waits for a commit that writes this one.
-func (j *Journal) NoteHeartbeat(ctx context.Context, hubTime int64) error {
+//
+// The time without a hub counts from when the heartbeat was sent: the answer may be late, and the hub counts from when
+// the heartbeat arrived. So an edge has stopped a task before a hub may replace it.
+func (j *Journal) NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()
-	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge = age, hubTime, age
+	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge = max(0, age-roundTrip), hubTime, age
 	if hubTime > floorAt(j.contact.floor, j.contact.floorAge, age) {
 		j.contact.floor, j.contact.floorAge = hubTime, age
 	}
@@ -121,7 +124,7 @@ func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Unlock()
 }
 
-// Away returns the machine time since the last acknowledged heartbeat, across reboots; zero before the
+// Away returns the machine time since the last acknowledged heartbeat was sent, across reboots; zero before the
 // first one. It reads no wall clock and does not count the time that the machine was off.
 func (j *Journal) Away() time.Duration {
 	age := j.clock.journalAge()

@@ -113,7 +113,7 @@ func TestHubNow(t *testing.T) {
 	}
 	check(j, time.Time{})
 	m.advanceClocks(time.Minute)
-	if err := j.NoteHeartbeat(ctx, hub.UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, 0, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	m.advanceClocks(time.Minute)
@@ -128,7 +128,7 @@ func TestHubNow(t *testing.T) {
 	m.advanceClocks(time.Minute)
 	j = mustOpen(t, m.journalConfig(path))
 	check(j, time.Time{}) // how long it was off is not known
-	if err := j.NoteHeartbeat(ctx, hub.Add(-time.Hour).UnixNano()); err != nil {
+	if err := j.NoteHeartbeat(ctx, 0, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	m.advanceClocks(time.Second)

@@ -167,10 +167,10 @@ func (j *fakeJournal) PutLink(_ context.Context, r journal.Link, reconnected jou
 	return nil
 }
 
-func (j *fakeJournal) NoteHeartbeat(_ context.Context, hubTime int64) error {
+func (j *fakeJournal) NoteHeartbeat(_ context.Context, roundTrip time.Duration, hubTime int64) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lastAck, j.hubTime = time.Now(), hubTime
+	j.lastAck, j.hubTime = time.Now().Add(-roundTrip), hubTime
 	return nil
 }
 

@@ -54,7 +54,8 @@ func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 // and takes over the node status and the list of hubs. The first answer of a session commits it
 // (commitSession).
 func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
-	if err := s.cfg.Journal.NoteHeartbeat(ctx, s.trustedHubTime(e.Ack.HubTime)); err != nil {
+	away := s.cfg.Journal.Away()
+	if err := s.cfg.Journal.NoteHeartbeat(ctx, e.RTT, s.trustedHubTime(e.Ack.HubTime)); err != nil {
 		s.log.Warn("answered heartbeat not journaled", "error", err)
 	}
 	if len(e.Ack.CAs) > 0 {
@@ -85,7 +86,7 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 		}
 	}
 	if e.First {
-		s.commitSession(ctx, e.Ack)
+		s.commitSession(ctx, e.Ack, away)
 	}
 	s.updateNodeStatus(ctx, e.Ack.Status)
 }
@@ -128,16 +129,16 @@ func (s *session) saveLinkStateOrEnd(ctx context.Context, rows ...fleet.Transiti
 	return err == nil
 }
 
-// commitSession handles the session's first acknowledged heartbeat: the cluster has committed the session. It
-// journals the return of the link, and then sends the rows that the cluster lacks. A journal that lost rows is
-// renumbered instead, and the session ends.
-func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck) {
+// commitSession handles the session's first acknowledged heartbeat, after the time away without one: the cluster has
+// committed the session. It journals the return of the link, and then sends the rows that the cluster lacks. A journal
+// that lost rows is renumbered instead, and the session ends.
+func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck, away time.Duration) {
 	s.committed = true
 	s.stopSearch()
 	s.backoff.resetDelays()
 	s.round, s.lastHub, s.refusingHub = 0, s.hubConn.hub, ""
 	noted := s.mem.Disconnected
-	rows := s.reconnectRows(ack)
+	rows := s.reconnectRows(ack, away)
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
 		s.updateHubList(hubs)
 	}
@@ -170,15 +171,15 @@ func (s *session) appliedByCluster(ack syncproto.HeartbeatAck) fleet.Seq {
 	return max(s.welcome.Applied, ack.Applied)
 }
 
-// reconnectRows returns the rows that record the return of the link, and updates l.mem with the cluster's index
-// and term. If the cluster is at an older state than before, it sets mem.WentBack, and the rows say so.
-func (s *session) reconnectRows(ack syncproto.HeartbeatAck) []fleet.Transition {
+// reconnectRows returns the rows that record the return of the link after the time away, and updates l.mem with the
+// cluster's index and term. If the cluster is at an older state than before, it sets mem.WentBack, and the rows say so.
+func (s *session) reconnectRows(ack syncproto.HeartbeatAck, away time.Duration) []fleet.Transition {
 	index, term := ack.Index, ack.Term
 	if index == 0 {
 		index, term = s.welcome.Index, s.welcome.Term
 	}
 	var rows []fleet.Transition
-	message := fmt.Sprintf("hub %s, away for %s", s.hubConn.hub, s.cfg.Journal.Away().Round(time.Millisecond))
+	message := fmt.Sprintf("hub %s, away for %s", s.hubConn.hub, away.Round(time.Millisecond))
 	applied, known := s.appliedByCluster(ack), s.cfg.Journal.Head().Acknowledged
 	if s.mem.Cluster != "" && (index < s.clusterIndex || applied < known || ack.Restored > s.clusterIndex) {
 		how := ""

@@ -48,7 +48,7 @@ type Journal interface {
 
 	Link() journal.Link
 	PutLink(ctx context.Context, l journal.Link, more journal.RowsOfStates, ts ...fleet.Transition) error
-	NoteHeartbeat(ctx context.Context, hubTime int64) error
+	NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error
 	Away() time.Duration
 }
 

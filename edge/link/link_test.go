@@ -131,6 +131,13 @@ func TestReplayInOrderAfterACut(t *testing.T) {
 		w.path.Heal()
 		w.waitUntil(link.DefaultBackoffCap+2*time.Second, "replay", w.isFullySynced)
 		wantRowsOnce(t, w)
+		for _, r := range w.cluster.takeSnapshot().rows {
+			if _, away, ok := strings.Cut(r.Message, "away for "); ok {
+				if d, err := time.ParseDuration(away); err != nil || d < time.Minute {
+					t.Errorf("the return of the link after a minute: %q", r.Message)
+				}
+			}
+		}
 		for _, b := range w.cluster.takeSnapshot().batches {
 			size := 0
 			for _, r := range b.Rows {

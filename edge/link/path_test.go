@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"skerry/edge/link"
+	"skerry/fleet"
+	"skerry/syncproto"
 )
 
 func TestBlipKeepsTheSession(t *testing.T) {
@@ -89,6 +91,29 @@ func TestSilentDeathIsNoticedWithinThreeBeats(t *testing.T) {
 			}
 			w.stop()
 			h.stopHub()
+		}
+	})
+}
+
+// The time without a hub counts from when the answered heartbeat was sent, and not from its answer, which may be late.
+func TestAwayCountsFromTheHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		h := w.addHub(hubAddr)
+		w.startLink()
+		w.waitUntil(time.Second, "connect", w.isConnected)
+		answered := len(w.cluster.takeSnapshot().beats)
+		w.cluster.withLock(func() { w.cluster.stuck = true })
+		w.waitUntil(time.Minute, "another heartbeat", func() bool { return len(w.cluster.takeSnapshot().beats) > answered })
+		const late = 6 * time.Second
+		time.Sleep(late)
+		before := w.journal.Away()
+		h.runInSession(func(p *syncproto.HubSession) []syncproto.Output {
+			return p.Acknowledge(syncproto.HeartbeatAck{Status: fleet.NodeReady})
+		})
+		w.waitUntil(time.Second, "its answer", func() bool { return w.journal.Away() < before })
+		if away := w.journal.Away(); away < late || away > late+2*time.Second {
+			t.Errorf("away for %s, after a heartbeat that was answered after %s", away, late)
 		}
 	})
 }

@@ -29,7 +29,7 @@ type Status struct {
 	NodeStatus fleet.NodeStatus // as a hub reported last
 	NodeReason string
 	LastError  string        // why the last attempt or session ended
-	Away       time.Duration // since the last answered heartbeat, in machine time; 0: never
+	Away       time.Duration // since the last answered heartbeat was sent, in machine time; 0: never
 	NextTry    time.Duration // until the next attempt; 0: not waiting
 	TTL        time.Duration // of the session's heartbeats
 	RTT        time.Duration

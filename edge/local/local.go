@@ -72,7 +72,7 @@ type Link struct {
 	Reason    string        // why the node has that status
 	LastError string        // why the last attempt or session ended
 	NextTry   time.Duration // until the next attempt; 0: not waiting
-	Away      time.Duration // since the last answered heartbeat, in machine time; 0: never
+	Away      time.Duration // since the last answered heartbeat was sent, in machine time; 0: never
 	Fenced    string        // why a hub refused this machine as a clone
 	WentBack  string        // how the cluster fell behind its own acknowledgements
 	// Bytes on the wire since the agent started, with headers.
