@@ -86,6 +86,16 @@ func timeToStop(g *fleet.TaskGroup) time.Duration {
 	return group + leader + others
 }
 
+// awaySince returns since when the allocation has been away, but not before its edge was last heard of, from when that
+// counts stop_on_client_after: the edge may have been back for a while, and its history was not in.
+func (m *member) awaySince() time.Time {
+	since := awaySince(m.a)
+	if m.heard.After(since) {
+		return m.heard
+	}
+	return since
+}
+
 // awaySince returns when an allocation became unknown, or lost without being unknown before, by the hub's
 // clock. That is later than the edge lost its link.
 func awaySince(a *fleet.Alloc) time.Time {

@@ -35,7 +35,9 @@ type member struct {
 	newerNotRunning bool    // it is a duplicate only because it does not run yet, although it is newer
 	hasTurn         bool    // it is not healthy yet, so that it has a turn of its rollout already
 	rules           Absence // of its group and node pool
-	reason          string  // for people: why replaying, disconnecting, lost, or a duplicate
+	// heard is when its node was last heard of, if the node is away and the edge stops the allocation for that; else zero.
+	heard  time.Time
+	reason string // for people: why replaying, disconnecting, lost, or a duplicate
 }
 
 // statusOnEdge returns the client status that the edge reported last, or pending.
@@ -86,6 +88,9 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	node := d.in.Nodes[a.NodeID]
 	m := &member{a: a, absent: node != nil && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown)}
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
+	if m.rules.Hold > 0 && node != nil && node.DisconnectedAt > 0 {
+		m.heard = time.Unix(0, node.DisconnectedAt)
+	}
 	if d.isSystemJob() {
 		m.rules.Replace, m.rules.Hold = false, 0 // it is never replaced on another node
 	}
@@ -113,7 +118,7 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 		m.kind, m.reason = kindReplaying, "it had not started when its node was disconnected"
 	case m.absent:
 		m.kind, m.reason = absentKind(m, node, d.in.Now)
-	case m.reconnecting && d.isSystemJob() && d.isBatchJob() && m.rules.isPastLostAfter(awaySince(a), d.in.Now):
+	case m.reconnecting && d.isSystemJob() && d.isBatchJob() && m.rules.isPastLostAfter(m.awaySince(), d.in.Now):
 		m.kind, m.reason = kindLost, fmt.Sprintf("it was unknown for longer than %s, and its node is back", m.rules.LostAfter)
 	case m.reconnecting && m.statusOnEdge() == fleet.ClientFailed:
 		m.kind = kindFailed
@@ -184,7 +189,7 @@ func (d *decision) completedKind() allocKind {
 func absentKind(m *member, node *fleet.Node, now time.Time) (allocKind, string) {
 	name := nodeName(node)
 	switch {
-	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.isPastLostAfter(awaySince(m.a), now):
+	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.isPastLostAfter(m.awaySince(), now):
 		return kindLost, fmt.Sprintf("node %s was away for longer than %s", name, m.rules.LostAfter)
 	case m.a.ClientStatus == fleet.ClientUnknown && m.rules.Tolerated:
 		return kindUnknown, ""

@@ -208,7 +208,7 @@ func (d *decision) replaceUnknown(s *nameIndexAllocs, g *fleet.TaskGroup, r *rol
 	}
 	since := d.in.Now
 	if m.kind == kindUnknown {
-		since = awaySince(m.a)
+		since = m.awaySince()
 	}
 	next := nextAttempt(m.a, g.ReschedulePolicy, since)
 	if !next.allowed {
@@ -240,7 +240,7 @@ func (d *decision) replaceLostOrStopped(s *nameIndexAllocs, g *fleet.TaskGroup, 
 	p.AvoidNode = m.a.NodeID
 	since := d.in.Now
 	if m.a.ClientStatus == fleet.ClientLost || m.a.ClientStatus == fleet.ClientUnknown {
-		since = awaySince(m.a)
+		since = m.awaySince()
 	}
 	if until := since.Add(m.rules.Hold); until.After(d.in.Now) {
 		list, i := d.locateChange(m)

@@ -23,7 +23,7 @@ func (d *decision) markAllocUnknown(m *member) {
 func (d *decision) keepUnknown(m *member) {
 	d.keepUnchanged(m, "its node is still away: "+m.rules.String())
 	if m.rules.LostAfter > 0 {
-		d.requestTimeoutEval(m, awaySince(m.a).Add(m.rules.LostAfter), &d.out.Kept)
+		d.requestTimeoutEval(m, m.awaySince().Add(m.rules.LostAfter), &d.out.Kept)
 	}
 }
 

@@ -42,7 +42,7 @@ func (d *decision) isAwaitingNode(p *nodeAllocs) bool {
 	if last.a.Job == nil || last.a.Job.CreateIndex != d.in.Job.CreateIndex {
 		return false // it belongs to an earlier job of the same name
 	}
-	since := awaySince(last.a)
+	since := last.awaySince()
 	if last.a.ClientStatus != fleet.ClientUnknown && (last.kind == kindLost || d.isStopUnconfirmed(last)) {
 		since = d.in.Now // this decision marks it lost
 	}

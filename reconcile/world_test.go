@@ -235,6 +235,12 @@ func (w *simCluster) updateAlloc(id fleet.AllocID, change func(a *fleet.Alloc)) 
 // setNode moves a node to a status. One that becomes ready has told everything.
 func (w *simCluster) setNode(id fleet.NodeID, status fleet.NodeStatus) {
 	n := *w.nodes[id]
+	switch away := status == fleet.NodeDisconnected || status == fleet.NodeDown; {
+	case !away:
+		n.DisconnectedAt = 0
+	case n.Status == fleet.NodeReady || n.Status == fleet.NodeInitializing:
+		n.DisconnectedAt = w.now.UnixNano()
+	}
 	n.Status = status
 	w.nodes[id] = &n
 	if status == fleet.NodeReady {
