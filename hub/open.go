@@ -287,8 +287,8 @@ func (h *Hub) openEdges() error {
 		Hub:    h.hubID(),
 		Policy: h.cfg.Heartbeat,
 		State:  h.store, Apply: h.leaderApplier(), Forward: h.forwardHeartbeats,
-		Hubs: func() int { return len(h.store.View().Hubs()) },
-		Log:  h.log.With("component", "liveness"),
+		Hubs: func() int { return len(h.store.View().Hubs()) }, SessionLease: gateway.SessionLease,
+		Log: h.log.With("component", "liveness"),
 	})
 	h.remote = gateway.NewRemote(gateway.RemoteConfig{Hub: h.hubID(), State: h.store, Peers: h.peers, Leases: h.liveness, Raft: h.node})
 	var err error

@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -97,11 +98,18 @@ func (l *Liveness) resetDeadlineTimer(due *time.Timer, last time.Time) {
 }
 
 // expireDeadlines removes the deadlines that are missed at now and commits a NodeStatus for their nodes.
-// If that fails, they get a new deadline after retryAfter.
+// If that fails, they get a new deadline after retryAfter. A node whose hub is silent gets one at the end of that
+// hub's lease: until then that hub may have answered heartbeats, from which the edge counts stop_on_client_after.
 func (l *Liveness) expireDeadlines(ctx context.Context, now time.Time) {
 	l.mu.Lock()
-	over := l.deadlines.popExpired(now, maxMissed)
 	view := l.cfg.State.View()
+	over := slices.DeleteFunc(l.deadlines.popExpired(now, maxMissed), func(d deadline) bool {
+		until, waits := l.leaseOfSilentHub(view, d, now)
+		if waits {
+			l.deadlines.setDeadline(d.node, d.epoch, until)
+		}
+		return waits
+	})
 	missed := make([]state.NodeMissed, len(over))
 	for i, d := range over {
 		heard, ok := l.heard[d.node]

@@ -44,7 +44,9 @@ type Config struct {
 	// SweepEvery is how often the leader checks for nodes without a deadline, and for
 	// disconnected nodes without live allocations. 0: half of Policy.MinTTL, at most 5 s.
 	SweepEvery time.Duration
-	Log        *slog.Logger
+	// SessionLease is how long a hub that has lost the leader answers heartbeats. 0: hubs answer none then.
+	SessionLease time.Duration
+	Log          *slog.Logger
 }
 
 // Heartbeat is a heartbeat of a node in the session of that epoch. TTL is the time that the node was given
