@@ -156,11 +156,11 @@ func (d *Disk) PowerCut(kill func() error) error {
 	return d.checkPowerCutLoss()
 }
 
-// heldTimeout bounds the time for which another mount namespace may hold a disk, on a loaded machine.
+// heldTimeout bounds the time for which other mount namespaces may hold a disk, on a loaded machine.
 const heldTimeout = time.Minute
 
-// mountAgain unmounts a file system that was shut down, and mounts it again from the image. A container that is just
-// starting has a copy of all mounts for a moment: until it drops them, a mount brings the old file system back.
+// mountAgain unmounts a file system that was shut down, and mounts it again from the image. A container that is being
+// made has a copy of all mounts: until nobody has it mounted any more, a mount brings the old file system back.
 func (d *Disk) mountAgain() error {
 	for end := time.Now().Add(heldTimeout); ; time.Sleep(50 * time.Millisecond) {
 		if err := d.unmountWithRetries(); err != nil {
@@ -172,7 +172,36 @@ func (d *Disk) mountAgain() error {
 		if _, err := os.ReadFile(filepath.Join(d.dir, syncedFile)); !errors.Is(err, unix.EIO) || time.Now().After(end) {
 			return nil // checkPowerCutLoss reads the file again
 		}
+		if err := d.unmountInOtherNamespaces(); err != nil {
+			return err
+		}
 	}
+}
+
+// unmountInOtherNamespaces unmounts the disk in each mount namespace of other processes that has a copy of its mount. It
+// ignores processes that end meanwhile.
+func (d *Disk) unmountInOtherNamespaces() error {
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	if err != nil {
+		return d.wrapError("find who has mounted", err)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return d.wrapError("find who has mounted", err)
+	}
+	seen := map[string]bool{own: true}
+	for _, process := range processes {
+		namespace, err := os.Readlink(filepath.Join(process, "ns/mnt"))
+		if err != nil || seen[namespace] {
+			continue
+		}
+		seen[namespace] = true
+		mounts, err := os.ReadFile(filepath.Join(process, "mountinfo"))
+		if err == nil && bytes.Contains(mounts, []byte(" "+d.dir+" ")) {
+			_ = runCommand("nsenter", "--target", filepath.Base(process), "--mount", "umount", "--lazy", d.dir)
+		}
+	}
+	return nil
 }
 
 // checkPowerCutLoss returns ErrRemembers if the unsynced marker file survived the power cut, and

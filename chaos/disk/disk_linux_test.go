@@ -54,6 +54,36 @@ func mustWrite(tb testing.TB, path, text string, sync bool) {
 	}
 }
 
+// TestPowerCutBesideACopyOfItsMount has a process with a copy of all mounts, as a container has that is being made.
+func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
+	holder := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 1000")
+	out, err := holder.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait() // the kill is its error
+	}()
+	if _, err := out.Read(make([]byte, 1)); err != nil { // it has its copy now
+		t.Fatal(err)
+	}
+	if err := d.PowerCut(killNothing); err != nil {
+		t.Fatal(err)
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "synced")); err != nil || string(b) != "synced" {
+		t.Errorf("a synced file holds %q, %v", b, err)
+	}
+}
+
 // TestPowerCutForgets writes with and without fsync, in both orders, cuts the
 // power, and looks.
 func TestPowerCutForgets(t *testing.T) {
