@@ -175,7 +175,8 @@ func (k *Keyring) LeadRotation(ctx context.Context) error {
 	}
 }
 
-// AdvanceRotation does the leader's next step of a rotation.
+// AdvanceRotation does the leader's next step of a rotation. A secret that nobody can decrypt keeps the key that it is
+// encrypted with, and no other key.
 func (k *Keyring) AdvanceRotation(ctx context.Context, v *state.View) error {
 	cluster, ok := v.Cluster()
 	keys := v.StateKeys()
@@ -189,10 +190,7 @@ func (k *Keyring) AdvanceRotation(ctx context.Context, v *state.View) error {
 		}
 		return k.activateKey(ctx, *cluster, newest.ID)
 	}
-	if err := k.rewrapSecrets(ctx, v, cluster.SealKey); err != nil {
-		return err
-	}
-	return k.forgetKeys(ctx, v, cluster.SealKey, keys)
+	return errors.Join(k.rewrapSecrets(ctx, v, cluster.SealKey), k.forgetKeys(ctx, v, cluster.SealKey, keys))
 }
 
 // activateKey encrypts the cluster's secrets with a key.

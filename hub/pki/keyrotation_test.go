@@ -27,6 +27,7 @@ type keyCluster struct {
 	hubs    []*keyHub
 	leads   int // which hub leads
 	first   pki.StateKey
+	lost    string // the name of a state key that nobody has
 	effects []string
 	crashAt int    // number of the effect, from 1; 0: none
 	crashed string // which effect it was
@@ -288,7 +289,7 @@ func (c *keyCluster) check() {
 		c.Errorf("%s %v: nobody can open the cluster's secrets: %v", c.crashed, c.after, err)
 	}
 	for _, by := range v.WrappedSecrets() {
-		if !slices.ContainsFunc(all, func(k pki.StateKey) bool { return k.ID() == by }) {
+		if by != c.lost && !slices.ContainsFunc(all, func(k pki.StateKey) bool { return k.ID() == by }) {
 			c.Errorf("%s %v: nobody has the key %s of a secret", c.crashed, c.after, by)
 		}
 	}
@@ -457,6 +458,29 @@ func TestForgottenKeyIsNamed(t *testing.T) {
 	c.settle()
 	if plain, err := h.ring.Unwrap(by, wrapped, []byte("root keyr2")); err != nil || !bytes.Equal(plain, []byte("secret root key")) {
 		t.Errorf("with the key from a backup: %q, %v", plain, err)
+	}
+}
+
+// TestLostSecretKeepsNoOtherKey: a secret that nobody can decrypt, as a restore may bring it back, is named in each step of
+// the leader. The former key, which does not encrypt it, is forgotten and erased nevertheless.
+func TestLostSecretKeepsNoOtherKey(t *testing.T) {
+	c := newKeyCluster(t)
+	c.lost = "lost"
+	c.log.MustApply(t, state.RootKeyStore{Key: state.RootKey{
+		RootKey: fleet.RootKey{KeyID: "restored", Algorithm: fleet.AlgorithmAES256GCM}, Wrapped: []byte{1}, WrappedBy: c.lost,
+	}})
+	c.rotateAndForget()
+	if keys := c.log.View().StateKeys(); len(keys) != 2 || keys[0].ForgottenAt == 0 || len(keys[0].Erased) != len(c.hubs) {
+		t.Errorf("the former key: %+v", keys[0])
+	}
+	for _, h := range c.hubs {
+		if slices.Contains(c.fileOf(h), c.first) {
+			t.Errorf("%s still has the former key", h.id)
+		}
+	}
+	err := c.hubs[c.leads].ring.AdvanceRotation(t.Context(), c.log.View())
+	if fleet.CodeOf(err) != fleet.CodeUnavailable || !strings.Contains(err.Error(), "encrypt the root key restored with the state key") {
+		t.Errorf("the leader's step: %v", err)
 	}
 }
 
