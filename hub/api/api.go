@@ -122,7 +122,7 @@ type Secrets interface {
 	Commit(ctx context.Context, ns, path string, items fleet.VariableItems, command func(state.SealedItems) state.Command) (state.Result, error)
 	// Rotate makes a new root key active. With full all variables are encrypted with it, in the background.
 	Rotate(ctx context.Context, full bool) (fleet.RootKey, error)
-	// CheckKeys returns an error if this hub could not decrypt the variables in v, such as those of a snapshot.
+	// CheckKeys returns an error if this hub could not decrypt the variables in v, such as those of a snapshot, or encrypt others.
 	CheckKeys(v *state.View) error
 }
 

@@ -105,7 +105,7 @@ func (a *API) restoreSnapshot(r *http.Request) (answer any, index fleet.Index, e
 }
 
 // rehearseRestore restores a snapshot into a copy of the state, and returns what the copy has. It changes nothing.
-// Without force it fails if this hub lacks the key that decrypts the snapshot's variables.
+// Without force it fails if this hub lacks the key that decrypts the snapshot's variables, or that would encrypt others.
 func (a *API) rehearseRestore(f io.Reader, force bool) (api.RestoreAnswer, error) {
 	v, err := a.cfg.State.View().TryRestore(f, time.Now().UnixNano())
 	if err == nil && !force {

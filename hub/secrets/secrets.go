@@ -218,16 +218,19 @@ func (s *Secrets) isSigning() bool {
 	return s.cfg.Signs || ok && active.Signing != nil
 }
 
-// CheckKeys returns an error if the state in v has variables that this hub could not decrypt because it lacks the key
-// that wraps their root keys. v may be the state of a snapshot: root keys that are here as well stay wrapped as they are.
+// CheckKeys returns an error if this hub lacks the key that wraps a root key in v with which variables are encrypted, or the
+// active one. v may be the state of a snapshot: root keys that are here as well stay wrapped as they are.
 func (s *Secrets) CheckKeys(v *state.View) error {
 	for row := range v.RootKeys() {
-		sample := ""
+		use := ""
+		if row.State == fleet.RootKeyActive {
+			use = "encrypt variables with the root key " + row.KeyID
+		}
 		for used := range v.VariablesByRootKey(row.KeyID) {
-			sample = used.Path
+			use = "decrypt variables, such as " + used.Path
 			break
 		}
-		if sample == "" {
+		if use == "" {
 			continue
 		}
 		if live, ok := s.cfg.State.View().RootKey(row.KeyID); ok {
@@ -239,7 +242,7 @@ func (s *Secrets) CheckKeys(v *state.View) error {
 		}
 		if err != nil {
 			e := fleet.AsError(err)
-			return fleet.Errorf(e.Code, "decrypt variables, such as %s: %s", sample, e.Message).WithHint("%s", e.Hint)
+			return fleet.Errorf(e.Code, "%s: %s", use, e.Message).WithHint("%s", e.Hint)
 		}
 	}
 	return nil

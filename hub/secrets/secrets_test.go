@@ -3,6 +3,7 @@ package secrets_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -323,6 +324,94 @@ func TestLockEndIsRetried(t *testing.T) {
 	})
 }
 
+// mustSave returns a snapshot of the state as a file, and as a state.
+func (f *fixture) mustSave() (file []byte, saved *state.Store) {
+	f.tb.Helper()
+	var b bytes.Buffer
+	if err := f.Store.View().Persist(&b); err != nil {
+		f.tb.Fatal(err)
+	}
+	saved = state.New()
+	if err := saved.Restore(bytes.NewReader(b.Bytes())); err != nil {
+		f.tb.Fatal(err)
+	}
+	return b.Bytes(), saved
+}
+
+// mustReplaceStateKey rotates the state key, and has the cluster forget the one before. It returns the new one.
+func (f *fixture) mustReplaceStateKey() pki.StateKey {
+	f.tb.Helper()
+	next := pki.NewStateKey()
+	ring := pki.NewKeyring(pki.KeyringConfig{State: f.Store, Keys: mustKeep(f.tb, f.stateKey, next)})
+	cluster, _ := f.Store.View().Cluster()
+	opened, err := ring.Open(*cluster)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	seal, err := next.Seal(opened)
+	if err != nil {
+		f.tb.Fatal(err)
+	}
+	f.MustApply(f.tb, state.Hub{Hub: state.HubAddr{ID: "hub-1"}})
+	f.MustApply(f.tb, state.StateKeyStore{Key: state.StateKey{ID: next.ID(), Held: []fleet.HubID{"hub-1"}}})
+	f.MustApply(f.tb, state.StateKeyRewrap{ID: next.ID(), Sealed: seal.Sealed, Now: 1})
+	rewrap := state.StateKeyRewrap{ID: next.ID()}
+	for secret, by := range f.Store.View().WrappedSecrets() {
+		bound := []byte(secret.Name)
+		if secret.Kind == state.WrappedSigningKey {
+			bound = secrets.SigningBound(secret.Name)
+		}
+		plain, err := ring.Unwrap(by, secret.Before, bound)
+		if err == nil {
+			secret.After, _, err = ring.Wrap(plain, bound)
+		}
+		if err != nil {
+			f.tb.Fatal(err)
+		}
+		rewrap.Rows = append(rewrap.Rows, secret)
+	}
+	f.MustApply(f.tb, rewrap)
+	f.MustApply(f.tb, state.StateKeyForget{ID: f.stateKey.ID(), Now: 1})
+	return next
+}
+
+// TestSnapshotOfARemovedRootKey: the active root key of a snapshot was removed since, and the state key that wraps it is
+// forgotten. A restore leaves the cluster's active key as it is: variables are written, and identities are signed. Over a
+// state without an active root key the snapshot is refused, as its key would be the active one.
+func TestSnapshotOfARemovedRootKey(t *testing.T) {
+	f := newFixture(t)
+	signing, err := f.secrets.SigningKey(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, snapshot := f.mustSave()
+	made, err := f.secrets.Rotate(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.MustApply(t, state.RootKeyDelete{KeyID: signing.KeyID, Now: 1})
+	late := f.newSecrets(f.mustReplaceStateKey())
+
+	e := fleet.AsError(late.CheckKeys(snapshot.View()))
+	if e == nil || e.Code != fleet.CodeUnavailable || !strings.Contains(e.Message, "encrypt variables with the root key "+signing.KeyID) || !strings.Contains(e.Message, "state key "+f.stateKey.ID()) {
+		t.Errorf("over a state without an active root key: %v", e)
+	}
+	if tried, err := f.Store.View().TryRestore(bytes.NewReader(file), 1); err != nil || late.CheckKeys(tried) != nil {
+		t.Errorf("the restore is refused: %v", err)
+	}
+	sum := sha256.Sum256(file)
+	f.MustApply(t, state.SnapshotPart{Restore: "r", Data: file})
+	f.MustApply(t, state.SnapshotRestore{Restore: "r", Size: int64(len(file)), Sum: sum[:], EvalSeed: "s", Now: 1})
+	if row, ok := f.Store.View().RootKey(signing.KeyID); !ok || row.State != fleet.RootKeyInactive {
+		t.Errorf("the removed key is %+v", row)
+	}
+	if again, err := late.SigningKey(t.Context()); err != nil || again.KeyID != made.KeyID {
+		t.Errorf("identities are signed with the root key %q: %v", again.KeyID, err)
+	}
+	f.secrets = late
+	f.mustStore("app/db", fleet.VariableItems{"k": "v"})
+}
+
 // TestSnapshotOfAnOlderStateKey: a snapshot from before a rotation of the state key needs the key of that time only for root
 // keys that were removed since, and says which key and for which variable.
 func TestSnapshotOfAnOlderStateKey(t *testing.T) {
@@ -333,43 +422,8 @@ func TestSnapshotOfAnOlderStateKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.mustStore("app/new", fleet.VariableItems{"k": "v"})
-	var file bytes.Buffer
-	if err := f.Store.View().Persist(&file); err != nil {
-		t.Fatal(err)
-	}
-	snapshot := state.New()
-	if err := snapshot.Restore(&file); err != nil {
-		t.Fatal(err)
-	}
-
-	next := pki.NewStateKey()
-	ring := pki.NewKeyring(pki.KeyringConfig{State: f.Store, Keys: mustKeep(t, f.stateKey, next)})
-	cluster, _ := f.Store.View().Cluster()
-	opened, err := ring.Open(*cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seal, err := next.Seal(opened)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.MustApply(t, state.Hub{Hub: state.HubAddr{ID: "hub-1"}})
-	f.MustApply(t, state.StateKeyStore{Key: state.StateKey{ID: next.ID(), Held: []fleet.HubID{"hub-1"}}})
-	f.MustApply(t, state.StateKeyRewrap{ID: next.ID(), Sealed: seal.Sealed, Now: 1})
-	rewrap := state.StateKeyRewrap{ID: next.ID()}
-	for secret, by := range f.Store.View().WrappedSecrets() {
-		plain, err := ring.Unwrap(by, secret.Before, []byte(secret.Name))
-		if err == nil {
-			secret.After, _, err = ring.Wrap(plain, []byte(secret.Name))
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		rewrap.Rows = append(rewrap.Rows, secret)
-	}
-	f.MustApply(t, rewrap)
-	f.MustApply(t, state.StateKeyForget{ID: f.stateKey.ID(), Now: 1})
-
+	_, snapshot := f.mustSave()
+	next := f.mustReplaceStateKey()
 	late := f.newSecrets(next)
 	if items, err := late.Decrypt(f.row("app/old")); err != nil || items["k"] != "v" {
 		t.Errorf("with the new key: %v, %v", items, err)

@@ -15,7 +15,8 @@ import (
 //   - The policies, roles, tokens, auth methods, binding rules and site codes of access control stay as they are, so
 //     that a revoked token does not come back. A cluster without access control gets those of the snapshot.
 //   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use. All that were
-//     there before the restore stay encrypted with the state key that they were encrypted with.
+//     there before the restore stay encrypted with the state key that they were encrypted with. The active one stays
+//     active where the snapshot's was removed since.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
 //     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.

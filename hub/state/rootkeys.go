@@ -200,23 +200,48 @@ func mayHaveToken(a *fleet.Alloc, age time.Duration) bool {
 }
 
 // keepRootKeys keeps, after a restore, the root keys and the signing keys that the snapshot does not have, and the state keys
-// with which the others are encrypted now. A root key that would be a second active one becomes inactive.
+// with which the others are encrypted now. The snapshot's active key stays so, unless it was removed since: the state key
+// that encrypts it may be forgotten. Any other active key becomes inactive.
 func (t *tx) keepRootKeys(old *View) {
-	active := slices.ContainsFunc(slices.Collect(rootKeyTable.scanRows(t.base)), func(r *RootKey) bool { return r.State == fleet.RootKeyActive })
+	active := t.rootKeyAfterRestore(old)
+	for r := range rootKeyTable.scanRows(t.base) {
+		if r.State == fleet.RootKeyActive && r.KeyID != active {
+			next := *r
+			next.State = fleet.RootKeyInactive
+			rootKeyTable.putRow(t, &next)
+		}
+	}
 	for r := range old.RootKeys() {
 		next := *r
-		switch row := rootKeyTable.currentRow(t, key(r.KeyID)); {
-		case row != nil:
+		if row := rootKeyTable.currentRow(t, key(r.KeyID)); row != nil {
 			next = *row
 			next.Wrapped, next.WrappedBy = r.Wrapped, r.WrappedBy
 			if r.Signing != nil && (row.Signing == nil || bytes.Equal(row.Signing.Public, r.Signing.Public)) {
 				next.Signing = r.Signing
 			}
-		case active && r.State == fleet.RootKeyActive:
+		}
+		switch {
+		case r.KeyID == active:
+			next.State = fleet.RootKeyActive
+		case next.State == fleet.RootKeyActive:
 			next.State = fleet.RootKeyInactive
 		}
 		rootKeyTable.putRow(t, &next)
 	}
+}
+
+// rootKeyAfterRestore returns the id of the root key that is active after a restore; "": there is none.
+func (t *tx) rootKeyAfterRestore(old *View) (id string) {
+	for r := range rootKeyTable.scanRows(t.base) {
+		if r.State == fleet.RootKeyActive {
+			id = r.KeyID
+		}
+	}
+	live, ok := old.ActiveRootKey()
+	if _, known := old.RootKey(id); ok && !known {
+		return live.KeyID
+	}
+	return id
 }
 
 // RootKeys iterates over the root keys by id.

@@ -248,3 +248,34 @@ func TestRestoreKeepsStateKeys(t *testing.T) {
 	w.mustApply(w.rewrapAll("k2"))
 	w.wantWrapped("k2", map[string]int{"k2": 6})
 }
+
+// TestRestoreKeepsTheActiveRootKey: the active root key of a snapshot that was removed since becomes inactive, and the one of
+// the cluster stays active, also where the snapshot has it as an inactive one. A key that is still there is active again.
+func TestRestoreKeepsTheActiveRootKey(t *testing.T) {
+	for removed, want := range map[string]string{
+		"r1": "r1 inactive, r2 active, r3 inactive", "r2": "r1 inactive, r2 inactive, r3 active",
+	} {
+		t.Run(removed+" was removed", func(t *testing.T) {
+			w := withHubs(newTestHarness(t))
+			w.mustApply(state.RootKeyStore{Key: rootKey("r1")})
+			w.mustApply(state.RootKeyStore{Key: rootKey("r2")})
+			before := mustPersist(t, w.store)
+			w.mustApply(state.RootKeyStore{Key: rootKey("r3")})
+			w.mustApply(state.RootKeyDelete{KeyID: removed, Now: 1})
+			w.restoreSnapshot(before)
+			w.wantRootKeys(want)
+		})
+	}
+	t.Run("the cluster's key is inactive in the snapshot", func(t *testing.T) {
+		w := withHubs(newTestHarness(t))
+		w.mustApply(state.RootKeyStore{Key: rootKey("r1")})
+		first := mustPersist(t, w.store)
+		w.mustApply(state.RootKeyStore{Key: rootKey("r2")})
+		second := mustPersist(t, w.store)
+		w.restoreSnapshot(first)
+		w.wantRootKeys("r1 active, r2 inactive")
+		w.mustApply(state.RootKeyDelete{KeyID: "r2", Now: 1})
+		w.restoreSnapshot(second)
+		w.wantRootKeys("r1 active, r2 inactive")
+	})
+}

@@ -119,28 +119,27 @@ func TestVariableLock(t *testing.T) {
 	}
 }
 
+// wantRootKeys checks the states of all root keys.
+func (w *storeHarness) wantRootKeys(want string) {
+	w.Helper()
+	var got []string
+	for k := range w.store.View().RootKeys() {
+		got = append(got, k.KeyID+" "+k.State)
+	}
+	if text := strings.Join(got, ", "); text != want {
+		w.Fatalf("keys: %s, want %s", text, want)
+	}
+}
+
 func TestRootKeyStates(t *testing.T) {
 	w := newTestHarness(t)
-	states := func() string {
-		var out []string
-		for k := range w.store.View().RootKeys() {
-			out = append(out, k.KeyID+" "+k.State)
-		}
-		return strings.Join(out, ", ")
-	}
-	want := func(text string) {
-		t.Helper()
-		if got := states(); got != text {
-			t.Fatalf("keys: %s, want %s", got, text)
-		}
-	}
 	w.mustApply(state.RootKeyStore{Key: rootKey("k1"), First: true})
 	w.mustApply(state.RootKeyStore{Key: rootKey("k0"), First: true}) // another hub was faster
 	w.storeVariable("a", "k1")
 	w.mustApply(state.RootKeyStore{Key: rootKey("k2")})
-	want("k1 inactive, k2 active")
+	w.wantRootKeys("k1 inactive, k2 active")
 	w.mustApply(state.RootKeyStore{Key: rootKey("k3"), Full: true})
-	want("k1 rekeying, k2 rekeying, k3 active")
+	w.wantRootKeys("k1 rekeying, k2 rekeying, k3 active")
 	w.wantRefused(state.RootKeyStore{Key: rootKey("k3")}, fleet.CodeConflict, "known already")
 	w.wantRefused(state.RootKeyDelete{KeyID: "k3"}, fleet.CodeConflict, "active")
 	w.wantRefused(state.RootKeyDelete{KeyID: "k1"}, fleet.CodeConflict, "such as a in namespace default")
@@ -159,7 +158,7 @@ func TestRootKeyStates(t *testing.T) {
 	}
 	w.mustApply(state.RootKeyRetire{KeyID: "k1"})
 	w.mustApply(state.RootKeyDelete{KeyID: "k2"})
-	want("k1 deprecated, k3 active")
+	w.wantRootKeys("k1 deprecated, k3 active")
 }
 
 // TestVariableEvents: they have neither items nor the ID of a lock, and a new encryption is no event.
