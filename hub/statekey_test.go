@@ -164,9 +164,10 @@ func TestLostStateKeyIsFetched(t *testing.T) {
 	again := mustStart(t, cfg)
 	again.mustBeReady()
 	again.awaitAuthority()
-	if after, err := os.ReadFile(lost); err != nil || !bytes.Equal(after, before) {
-		t.Fatalf("fetched %q, %v; it was %q", after, err, before)
-	}
+	waitUntil(t, "the hub has its file again", again.describeState, func() bool {
+		after, err := os.ReadFile(lost)
+		return err == nil && bytes.Equal(after, before)
+	})
 	mustEnroll(t, again, hubs[0].JoinToken())
 }
 

@@ -141,9 +141,13 @@ func (k *Keyring) missingKey(what, id string) error {
 }
 
 // FetchMissing settles the keys on the disk, and makes sure that this hub has the state key that seals the cluster's secrets.
-// If it lacks that, it asks the other hubs one after the other until one answers with the key, and stores it. If none has it,
-// FetchMissing returns their errors. It also fetches the other keys that the state names, if a hub has them.
-func (k *Keyring) FetchMissing(ctx context.Context) error {
+// If it lacks that, it asks the other hubs one after the other until one answers with the key. If none has it, FetchMissing
+// returns their errors. It also fetches the other keys that the state names, if a hub has them.
+//
+// A fetched key is stored if it is kept. One that the cluster has forgotten is in memory alone, for as long as something is
+// encrypted with it: the hub has erased it before. caughtUp is false while the state may be that of an old snapshot, which
+// does not say what was forgotten since: then no key is stored, and only the one that seals is fetched.
+func (k *Keyring) FetchMissing(ctx context.Context, caughtUp bool) error {
 	_ = k.cfg.Keys.Settle(ctx) // which logs its error; missingKey has it where it matters
 	view := k.cfg.State.View()
 	cluster, ok := view.Cluster()
@@ -153,18 +157,41 @@ func (k *Keyring) FetchMissing(ctx context.Context) error {
 	var err error
 	if _, known := k.cfg.Keys.findKey(cluster.SealKey); !known {
 		_, err = k.Open(*cluster)
-		err = k.fetchKey(ctx, cluster.SealKey, err)
+		err = k.fetchKey(ctx, cluster.SealKey, caughtUp, err)
 	}
-	for _, id := range namedStateKeys(view) {
+	if !caughtUp {
+		return err
+	}
+	kept, named := keptStateKeys(view), namedStateKeys(view)
+	err = errors.Join(err, k.settleBorrowed(ctx, kept, named))
+	for _, id := range named {
 		if _, known := k.cfg.Keys.findKey(id); !known && id != cluster.SealKey {
-			_ = k.fetchKey(ctx, id, nil) // whoever needs it later gets the error
+			_ = k.fetchKey(ctx, id, slices.Contains(kept, id), nil) // whoever needs it later gets the error
 		}
 	}
 	return err
 }
 
-// fetchKey asks the other hubs for a key, and stores it. Without an answer it returns missing and their errors.
-func (k *Keyring) fetchKey(ctx context.Context, id string, missing error) error {
+// settleBorrowed stores the borrowed keys that are kept, and drops those that the state does not name.
+func (k *Keyring) settleBorrowed(ctx context.Context, kept, named []string) (err error) {
+	for _, key := range k.cfg.Keys.borrowedKeys() {
+		id := key.ID()
+		if slices.Contains(kept, id) {
+			if stored := k.keepKey(ctx, key); stored != nil {
+				err = errors.Join(err, stored)
+				continue
+			}
+		} else if slices.Contains(named, id) {
+			continue
+		}
+		k.cfg.Keys.dropBorrowed(id)
+	}
+	return err
+}
+
+// fetchKey asks the other hubs for a key, and stores it, or without store borrows it. Without an answer it returns missing and
+// their errors.
+func (k *Keyring) fetchKey(ctx context.Context, id string, store bool, missing error) error {
 	err := missing
 	for _, addr := range k.cfg.Others() {
 		callCtx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
@@ -174,6 +201,10 @@ func (k *Keyring) fetchKey(ctx context.Context, id string, missing error) error 
 			var key StateKey
 			if key, callErr = ParseStateKey(b); callErr == nil && key.ID() == id {
 				k.cfg.Log.Info("state key fetched from another hub", "state_key", id, "addr", addr)
+				if !store {
+					k.cfg.Keys.borrowKey(key)
+					return nil
+				}
 				if err := k.keepKey(ctx, key); err != nil {
 					k.cfg.Keys.holdInMemory(key)
 					return err
@@ -204,8 +235,8 @@ func (k *Keyring) keepKey(ctx context.Context, key StateKey) error {
 	return k.cfg.Keys.Add(ctx, key)
 }
 
-// namedStateKeys returns the names of the state keys that are kept, or with which something in the state is encrypted.
-func namedStateKeys(v *state.View) (ids []string) {
+// keptStateKeys returns the names of the state keys that are not forgotten.
+func keptStateKeys(v *state.View) (ids []string) {
 	if cluster, ok := v.Cluster(); ok && cluster.SealKey != "" {
 		ids = append(ids, cluster.SealKey)
 	}
@@ -214,6 +245,12 @@ func namedStateKeys(v *state.View) (ids []string) {
 			ids = append(ids, row.ID)
 		}
 	}
+	return ids
+}
+
+// namedStateKeys returns the names of the state keys that are kept, or with which something in the state is encrypted.
+func namedStateKeys(v *state.View) []string {
+	ids := keptStateKeys(v)
 	for _, by := range v.WrappedSecrets() {
 		ids = append(ids, by)
 	}

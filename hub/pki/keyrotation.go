@@ -116,7 +116,7 @@ func (k *Keyring) isHeldByAll(held []fleet.HubID, hubs []state.HubAddr) (bool, e
 	return err == nil && !missing && hasAll(held, hubs), err
 }
 
-// ReportKeys commits which state keys this hub has stored, and erases those that are forgotten.
+// ReportKeys commits which state keys this hub has stored, and erases those that are forgotten. It erases each once.
 func (k *Keyring) ReportKeys(ctx context.Context) error {
 	view := k.cfg.State.View()
 	cluster, ok := view.Cluster()
@@ -130,7 +130,7 @@ func (k *Keyring) ReportKeys(ctx context.Context) error {
 		case !step.Erased && (!stored || slices.Contains(row.Held, k.cfg.Hub)):
 			continue
 		case step.Erased && slices.Contains(row.Erased, k.cfg.Hub):
-			continue // a person may have put it back since, for an old snapshot
+			continue // a person may have put it back since, for an old snapshot; FetchMissing does not
 		case step.Erased && !k.cfg.Keys.IsStored(cluster.SealKey):
 			continue
 		}

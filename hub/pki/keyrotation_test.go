@@ -3,6 +3,7 @@ package pki_test
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -164,6 +165,14 @@ func (h *keyHub) KeepNextKey(ctx context.Context, addr string, key []byte) error
 	})
 }
 
+// mustFetch has a keyring of the hub fetch what it lacks.
+func (h *keyHub) mustFetch(ring *pki.Keyring, caughtUp bool) {
+	h.c.Helper()
+	if err := ring.FetchMissing(h.c.Context(), caughtUp); err != nil {
+		h.c.Fatal(err)
+	}
+}
+
 func boundOf(_ *state.View, r state.RewrappedSecret) []byte { return []byte(r.Kind + r.Name) }
 
 // start opens the hub's keys and its keyring, as at a start.
@@ -173,8 +182,13 @@ func (h *keyHub) start() {
 		h.c.Fatal(err)
 	}
 	h.keys, h.off = keys, false
-	h.ring = pki.NewKeyring(pki.KeyringConfig{
-		Keys: keys, Hub: h.id, State: h.c.log.Store, Apply: h, Lead: asLeader{h}, Calls: h, Log: slog.New(slog.DiscardHandler),
+	h.ring = h.newKeyring(h.c.log.Store)
+}
+
+// newKeyring makes a keyring of the hub's keys, with a state that may be older than that of the cluster.
+func (h *keyHub) newKeyring(store *state.Store) *pki.Keyring {
+	return pki.NewKeyring(pki.KeyringConfig{
+		Keys: h.keys, Hub: h.id, State: store, Apply: h, Lead: asLeader{h}, Calls: h, Log: slog.New(slog.DiscardHandler),
 		Others: func() (addrs []string) {
 			for _, other := range h.c.hubs {
 				if other != h {
@@ -212,25 +226,45 @@ func newKeyCluster(t *testing.T) *keyCluster {
 			t.Fatal(err)
 		}
 	}
-	wrap := func(kind, name string) ([]byte, string) {
-		wrapped, by, err := c.hubs[0].ring.Wrap([]byte("secret "+kind), boundOf(nil, state.RewrappedSecret{Kind: kind, Name: name}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return wrapped, by
-	}
 	ca := state.CA{Number: 2, Cert: []byte{1}, Forward: []byte{2}, Reverse: []byte{3}}
-	ca.Wrapped, ca.WrappedBy = wrap(state.WrappedCA, "2")
-	root := state.RootKey{RootKey: fleet.RootKey{KeyID: "r1", Algorithm: fleet.AlgorithmAES256GCM}, Signing: &state.SigningKey{Public: []byte{4}}}
-	root.Wrapped, root.WrappedBy = wrap(state.WrappedRootKey, "r1")
-	root.Signing.Wrapped, root.Signing.WrappedBy = wrap(state.WrappedSigningKey, "r1")
+	ca.Wrapped, ca.WrappedBy = c.wrap(state.WrappedCA, "2")
+	root := c.rootKey("r1")
+	root.Signing = &state.SigningKey{Public: []byte{4}}
+	root.Signing.Wrapped, root.Signing.WrappedBy = c.wrap(state.WrappedSigningKey, "r1")
 	method := state.ACLAuthMethodRecord{ACLAuthMethod: fleet.ACLAuthMethod{Name: "sso", Type: fleet.ACLAuthMethodOIDC, Config: &fleet.ACLAuthMethodConfig{}}}
-	method.Secret.Data, method.Secret.By = wrap(state.WrappedAuthMethod, "sso")
+	method.Secret.Data, method.Secret.By = c.wrap(state.WrappedAuthMethod, "sso")
 	for _, cmd := range []state.Command{state.CAStore{CA: ca}, state.RootKeyStore{Key: root}, state.ACLAuthMethodStore{Method: method}} {
 		c.log.MustApply(t, cmd)
 	}
 	c.effects = nil
 	return c
+}
+
+// wrap encrypts a secret with the state key that the first hub uses.
+func (c *keyCluster) wrap(kind, name string) ([]byte, string) {
+	c.Helper()
+	wrapped, by, err := c.hubs[0].ring.Wrap([]byte("secret "+kind), boundOf(nil, state.RewrappedSecret{Kind: kind, Name: name}))
+	if err != nil {
+		c.Fatal(err)
+	}
+	return wrapped, by
+}
+
+func (c *keyCluster) rootKey(id string) state.RootKey {
+	c.Helper()
+	row := state.RootKey{RootKey: fleet.RootKey{KeyID: id, Algorithm: fleet.AlgorithmAES256GCM}}
+	row.Wrapped, row.WrappedBy = c.wrap(state.WrappedRootKey, id)
+	return row
+}
+
+// save returns a snapshot of the state.
+func (c *keyCluster) save() []byte {
+	c.Helper()
+	var file bytes.Buffer
+	if err := c.log.View().Persist(&file); err != nil {
+		c.Fatal(err)
+	}
+	return file.Bytes()
 }
 
 // run has a hub do a step, and checks what has to hold afterwards.
@@ -250,7 +284,7 @@ func (c *keyCluster) settle() {
 				continue
 			}
 			_ = c.run(func() error {
-				return errors.Join(h.ring.FetchMissing(c.Context()), h.ring.ReportKeys(c.Context()))
+				return errors.Join(h.ring.FetchMissing(c.Context(), true), h.ring.ReportKeys(c.Context()))
 			})
 			if i == c.leads {
 				_ = c.run(func() error { return h.ring.AdvanceRotation(c.Context(), c.log.View()) })
@@ -458,6 +492,102 @@ func TestForgottenKeyIsNamed(t *testing.T) {
 	c.settle()
 	if plain, err := h.ring.Unwrap(by, wrapped, []byte("root keyr2")); err != nil || !bytes.Equal(plain, []byte("secret root key")) {
 		t.Errorf("with the key from a backup: %q, %v", plain, err)
+	}
+}
+
+// TestRestoredSecretNeedsAForgottenKey: a snapshot from before a rotation brings a root key back that was removed since. The
+// hub where a person has put the forgotten key gives it to the others. These have it in memory alone, until everything is
+// encrypted with the active key. The person's file stays as it is.
+func TestRestoredSecretNeedsAForgottenKey(t *testing.T) {
+	c := newKeyCluster(t)
+	c.leads = 2
+	c.log.MustApply(t, state.RootKeyStore{Key: c.rootKey("gone")})
+	c.log.MustApply(t, state.RootKeyStore{Key: c.rootKey("r2")})
+	file := c.save()
+	c.log.MustApply(t, state.RootKeyDelete{KeyID: "gone", Now: 1})
+	c.rotateAndForget()
+	c.mustBeOver(1)
+	if err := c.hubs[0].keys.Add(t.Context(), c.first); err != nil {
+		t.Fatal(err)
+	}
+	sum := sha256.Sum256(file)
+	c.log.MustApply(t, state.SnapshotPart{Restore: "r", Data: file})
+	c.log.MustApply(t, state.SnapshotRestore{Restore: "r", Size: int64(len(file)), Sum: sum[:], EvalSeed: "s", Now: 1})
+	for _, h := range c.hubs[1:] {
+		if err := h.ring.FetchMissing(t.Context(), true); err != nil || !slices.Contains(h.keys.Known(), c.first) || slices.Contains(c.fileOf(h), c.first) {
+			t.Errorf("%s has %v, its file %v: %v", h.id, h.keys.Known(), c.fileOf(h), err)
+		}
+	}
+	c.settle()
+	cluster, _ := c.log.View().Cluster()
+	for secret, by := range c.log.View().WrappedSecrets() {
+		if by != cluster.SealKey {
+			t.Errorf("the %s %s is encrypted with %s", secret.Kind, secret.Name, by)
+		}
+	}
+	for i, h := range c.hubs {
+		stored := slices.Contains(c.fileOf(h), c.first)
+		if known := slices.Contains(h.keys.Known(), c.first); known != (i == 0) || stored != (i == 0) {
+			t.Errorf("afterwards %s has the forgotten key in memory: %v, in its file: %v", h.id, known, stored)
+		}
+	}
+}
+
+// TestOldStateBringsNoKeyBack: a hub starts with the state of an old snapshot, before or in a rotation, while another hub has
+// not erased the former key yet. The hub takes the key for as long as it seals the secrets in that state, and stores none.
+func TestOldStateBringsNoKeyBack(t *testing.T) {
+	c := newKeyCluster(t)
+	before := c.save()
+	if _, _, err := c.hubs[0].ring.Rotate(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	during := c.save()
+	c.now = c.now.Add(2 * time.Hour)
+	c.settle()
+	c.mustBeOver(1)
+	if err := c.hubs[0].keys.Add(t.Context(), c.first); err != nil {
+		t.Fatal(err)
+	}
+	for name, file := range map[string][]byte{"before": before, "during": during} {
+		old := state.New()
+		if err := old.Restore(bytes.NewReader(file)); err != nil {
+			t.Fatal(err)
+		}
+		h := c.hubs[2]
+		h.start()
+		h.mustFetch(h.newKeyring(old), false)
+		if known := slices.Contains(h.keys.Known(), c.first); known != (name == "before") || slices.Contains(c.fileOf(h), c.first) {
+			t.Errorf("%s: it has the former key in memory: %v, and in its file %v", name, known, c.fileOf(h))
+		}
+		h.mustFetch(h.ring, true)
+		if slices.Contains(h.keys.Known(), c.first) || len(c.fileOf(h)) != 1 {
+			t.Errorf("%s: once its state is not old any more, it has %v, its file %v", name, h.keys.Known(), c.fileOf(h))
+		}
+	}
+}
+
+// TestLostKeyIsStoredAgain: a hub that lost its file works with the key of another hub at once, and stores it and the other
+// keys that are kept once its state is not old any more.
+func TestLostKeyIsStoredAgain(t *testing.T) {
+	c := newKeyCluster(t)
+	if _, _, err := c.hubs[0].ring.Rotate(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	c.settle()
+	h := c.hubs[2]
+	for _, row := range c.log.View().StateKeys() {
+		if err := h.keys.Forget(row.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.mustFetch(h.ring, false)
+	if known := h.keys.Known(); len(known) != 1 || known[0] == c.first || len(c.fileOf(h)) != 0 {
+		t.Errorf("at first it has %v, its file %v", known, c.fileOf(h))
+	}
+	h.mustFetch(h.ring, true)
+	if known, stored := h.keys.Known(), c.fileOf(h); len(known) != 2 || len(stored) != 2 || !slices.Contains(stored, c.first) {
+		t.Errorf("then it has %v, its file %v", known, stored)
 	}
 }
 

@@ -135,7 +135,7 @@ func sameAuthorities(a, b *identity.Identity) bool {
 type Renewal struct {
 	Own      *OwnCertificate
 	Registry StateRegistry
-	Ready    <-chan struct{} // closed when the hub is in the cluster and can commit
+	Ready    <-chan struct{} // closed when the hub is in the cluster, has its state and can commit
 }
 
 // Run checks every renewCheck, and when the cluster's CAs change, until ctx ends. It logs each new failure once, and
@@ -174,8 +174,9 @@ func (r Renewal) Run(ctx context.Context) error {
 // updateCertificate does all steps that are due: fetch the state key, take over the cluster's CAs, renew the
 // certificate, commit its record, and say how far the hub is in rotations. Each one can be repeated.
 func (r Renewal) updateCertificate(ctx context.Context) error {
+	caughtUp := r.isReady()
 	view := r.Registry.State.View()
-	noKey := r.Registry.Keyring.FetchMissing(ctx)
+	noKey := r.Registry.Keyring.FetchMissing(ctx, caughtUp)
 	cas := view.CAs()
 	if len(cas) > 0 {
 		noKey = cmp.Or(noKey, r.takeOverCAs(cas))
@@ -183,9 +184,7 @@ func (r Renewal) updateCertificate(ctx context.Context) error {
 	if err := r.Own.renewIfDue(); err != nil {
 		return err
 	}
-	select {
-	case <-r.Ready:
-	default:
+	if !caughtUp {
 		return noKey // nothing can be recorded yet
 	}
 	record := Record(r.Own.Identity().Cert)
@@ -196,6 +195,15 @@ func (r Renewal) updateCertificate(ctx context.Context) error {
 		}
 	}
 	return errors.Join(noKey, r.reportRotation(ctx, view, cas), r.Registry.Keyring.ReportKeys(ctx))
+}
+
+func (r Renewal) isReady() bool {
+	select {
+	case <-r.Ready:
+		return true
+	default:
+		return false
+	}
 }
 
 // takeOverCAs makes the hub use the CAs of the state, if it does not yet.

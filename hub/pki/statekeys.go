@@ -59,9 +59,10 @@ type StateKeys struct {
 	settled bool       // the file is as the configuration says; guarded by saving
 	said    string     // the last error of Settle; guarded by saving
 
-	mu     sync.Mutex
-	kept   []keptKey
-	failed error // why keys are still wrapped
+	mu       sync.Mutex
+	kept     []keptKey
+	borrowed []StateKey // known, and never written to the file
+	failed   error      // why keys are still wrapped
 }
 
 // keptKey is a state key as the file has it.
@@ -141,10 +142,11 @@ func formatStateKeys(kept []keptKey) []byte {
 	return []byte(text.String())
 }
 
-// Known returns the keys that are not wrapped any more, the oldest first.
+// Known returns the keys that are not wrapped any more: the borrowed ones, then the others, the oldest first.
 func (s *StateKeys) Known() (keys []StateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	keys = slices.Clone(s.borrowed)
 	for _, k := range s.kept {
 		if k.open {
 			keys = append(keys, k.key)
@@ -276,6 +278,27 @@ func (s *StateKeys) holdInMemory(key StateKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept = append(s.kept, keptKey{id: key.ID(), key: key, open: true, unsaved: true})
+}
+
+// borrowKey adds a key that is to be in memory alone.
+func (s *StateKeys) borrowKey(key StateKey) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.borrowed = append(s.borrowed, key)
+}
+
+// dropBorrowed removes a key that is in memory alone.
+func (s *StateKeys) dropBorrowed(id string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.borrowed = slices.DeleteFunc(s.borrowed, func(key StateKey) bool { return key.ID() == id })
+}
+
+// borrowedKeys returns the keys that are in memory alone.
+func (s *StateKeys) borrowedKeys() []StateKey {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.borrowed)
 }
 
 func (s *StateKeys) copyKept() []keptKey {

@@ -201,7 +201,7 @@ func TestServerThatIsAway(t *testing.T) {
 	w := &fakeWrapper{version: 1, away: true}
 	keys := mustOpenKeys(t, dir, w, true)
 	ring := pki.NewKeyring(pki.KeyringConfig{Keys: keys, State: state.New(), Others: func() []string { return nil }})
-	if err := ring.FetchMissing(t.Context()); err != nil {
+	if err := ring.FetchMissing(t.Context(), true); err != nil {
 		t.Fatalf("without a cluster: %v", err)
 	}
 	_, err = ring.Open(cluster.WithSeal(seal))
