@@ -358,18 +358,30 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
-	render := templates.NewHook(templates.Config{Services: m.Services, Variable: m.Variable, Secret: secretsOf(m.Vault), Pairs: pairsOf(m.Consul), Key: m.Key, Away: m.Away, Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates")})
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
 		Hooks: []runner.Hook{
 			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
 			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")},
-			tokens.ForVault(m.Vault, m.Identities, m.Log.With("component", "vault")), tokens.ForConsul(m.Consul, m.Identities, m.Log.With("component", "consul")), render,
-			&tokens.Environment{Vault: m.Vault, Consul: m.Consul},
-			runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known},
 		},
 	}
+	factory.Hooks = append(factory.Hooks, serverHooks(m)...)
+	factory.Hooks = append(factory.Hooks, runner.DriverHealth{Drivers: known}, runner.DriverAddress{Drivers: known})
 	return factory.NewRunner, nil
+}
+
+// serverHooks returns the hooks that give tasks their tokens of Vault and Consul, and render templates with them, in that order.
+func serverHooks(m edge.Machine) []runner.Hook {
+	ofVault := tokens.ForVault(m.Vault, m.Identities, m.Log.With("component", "vault"))
+	ofConsul := tokens.ForConsul(m.Consul, m.Identities, m.Log.With("component", "consul"))
+	render := templates.NewHook(templates.Config{
+		Services: m.Services, Variable: m.Variable, Secret: secretsOf(m.Vault), Pairs: pairsOf(m.Consul), Key: m.Key, Away: m.Away,
+		Now: m.Now, Jitter: rand.Float64, Log: m.Log.With("component", "templates"),
+		KeepValid: func(ctx context.Context, p *runner.Preparation) error {
+			return errors.Join(ofVault.KeepValid(ctx, p), ofConsul.KeepValid(ctx, p))
+		},
+	})
+	return []runner.Hook{ofVault, ofConsul, render, &tokens.Environment{Vault: m.Vault, Consul: m.Consul}}
 }
 
 // secretsOf returns what reads secrets of Vault for tasks; nil: this edge has no Vault.

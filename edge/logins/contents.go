@@ -52,10 +52,16 @@ func (k *Keeper) contentError(code fleet.Code, name, why string) error {
 	return fleet.Errorf(code, "%s of %s: %s", strings.TrimSuffix(name, "?"), k.cfg.Server.Name(), why)
 }
 
-// doubtToken has the token renewed soon if the server refuses what is asked with it: it may have been revoked.
+// doubtToken has the token renewed soon if the server refuses what is asked with it: it may have been revoked. What is refused for
+// good is no reason to renew the token more than once in maxPause.
 func (k *Keeper) doubtToken(h *held, err error) {
-	if remoteapi.IsRefused(err) && !remoteapi.IsMissing(err) {
-		k.setDue(h, 0)
+	if !remoteapi.IsRefused(err) || remoteapi.IsMissing(err) {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if soon := h.asked.Add(maxPause); soon.Before(h.due) {
+		h.due = soon
 	}
 }
 

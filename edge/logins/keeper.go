@@ -3,7 +3,7 @@
 // with them after a reboot without a link.
 //
 // edge/vault and edge/consul implement Server, and their Keepers have one of this package inside. Package tokens below, a hook of
-// edge/runner, gives tokens to tasks and keeps them valid while a task runs; edge/templates reads contents. Keeper.Run is the
+// edge/runner, gives tokens to tasks and keeps them valid while a task runs, or waits in a template; edge/templates reads contents. Keeper.Run is the
 // only goroutine: it forgets what belonged to allocations that have ended. What a server does not give again, because it is
 // away or refuses, stays as it was.
 package logins
@@ -143,9 +143,12 @@ type Content struct {
 type held struct {
 	Record
 	// busy has capacity 1, and is full while somebody asks the server for this task: no mutex is held meanwhile.
-	busy  chan struct{}
-	due   time.Time            // when the token is renewed; zero: at once
-	reads map[string]time.Time // when contents are renewed, by their name; missing: at once
+	busy   chan struct{}
+	due    time.Time            // when Upkeep renews the token; zero: at once
+	asked  time.Time            // when the server was last asked to renew the token; zero: by an earlier agent
+	failed error                // of Upkeep's last renewal; nil: it succeeded
+	pause  time.Duration        // from that failure to due
+	reads  map[string]time.Time // when contents are renewed, by their name; missing: at once
 }
 
 // Keeper keeps tokens and secrets. Its methods may be called from any goroutine.
@@ -266,6 +269,16 @@ const (
 	maxRenewal = time.Hour
 )
 
+// Bounds of the pause after a renewal of a token that failed. A token for which the server was asked is not doubted either before
+// maxPause has passed.
+const (
+	minPause = 5 * time.Second
+	maxPause = time.Minute
+)
+
+// errNoIdentity is in the chain of the error of a login for which the edge has no JWT: the server was not asked.
+var errNoIdentity = errors.New("a hub delivers it when there is a link")
+
 // renewalPause is the time until a token with that lease, in seconds, is renewed: half of it.
 func renewalPause(lease int64) time.Duration {
 	if lease == 0 || lease > int64(2*maxRenewal/time.Second) {
@@ -304,7 +317,7 @@ func (k *Keeper) renewLocked(ctx context.Context, h *held, t Task, jwt string) e
 		refused = err
 	}
 	if jwt == "" {
-		return cmp.Or(refused, fmt.Errorf("log in to %s: the edge has no identity %s of the task yet: a hub delivers it when there is a link", k.cfg.Server.Name(), t.Identity))
+		return cmp.Or(refused, fmt.Errorf("log in to %s: the edge has no identity %s of the task yet: %w", k.cfg.Server.Name(), t.Identity, errNoIdentity))
 	}
 	return k.logInTask(ctx, h, t, jwt)
 }
@@ -336,14 +349,38 @@ func (k *Keeper) logInTask(ctx context.Context, h *held, t Task, jwt string) err
 	return nil
 }
 
+// setDue records that the token was renewed, and when it is renewed next.
 func (k *Keeper) setDue(h *held, pause time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	h.due = time.Now().Add(pause)
+	h.asked = time.Now()
+	h.due, h.failed, h.pause = h.asked.Add(pause), nil, 0
 }
 
-// Upkeep does what is due for a running task: it renews its token and the leases of its contents, and reads contents again. It
-// returns the time until something is due again. After an error the task has what it had, and the caller tries again later.
+// setFailed records that the token was not renewed. The pause until the next try doubles with each failure.
+func (k *Keeper) setFailed(h *held, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.asked, h.failed, h.pause = time.Now(), err, min(max(2*h.pause, minPause), maxPause)
+	h.due = h.asked.Add(h.pause)
+}
+
+// renewDue renews the token of a task if that is due. Until the pause after a failure is over it returns the same error again, and
+// asks nobody.
+func (k *Keeper) renewDue(ctx context.Context, h *held, t Task, jwt string) error {
+	if time.Until(h.due) > 0 {
+		return h.failed
+	}
+	err := k.renewLocked(ctx, h, t, jwt)
+	if err != nil && ctx.Err() == nil && !errors.Is(err, errNoIdentity) {
+		k.setFailed(h, err)
+	}
+	return err
+}
+
+// Upkeep does what is due for a task: it renews its token and the leases of its contents, and reads contents again. It returns the
+// time until something is due again. After an error the task has what it had, and the caller tries again later. It may be called
+// often: it asks the server only for what is due, and after a failure to renew the token only when a pause has passed.
 func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Duration, err error) {
 	h, unlock, err := k.lockTask(ctx, t.recordKey())
 	if err != nil {
@@ -351,8 +388,8 @@ func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Dura
 	}
 	defer unlock()
 	var failed []error
-	if !t.LetExpire && time.Until(h.due) <= 0 {
-		if err := k.renewLocked(ctx, h, t, jwt); err != nil {
+	if !t.LetExpire {
+		if err := k.renewDue(ctx, h, t, jwt); err != nil {
 			if !remoteapi.IsRefused(err) {
 				return 0, err
 			}

@@ -19,6 +19,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/template"
 	"skerry/internal/pace"
+	"skerry/internal/remoteapi"
 )
 
 const (
@@ -39,6 +40,9 @@ type Config struct {
 	Secret func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, path string, list bool) (template.Secret, error)
 	// Pairs returns keys of Consul for a task. nil: tasks cannot log in to Consul here.
 	Pairs func(ctx context.Context, alloc fleet.AllocID, task *fleet.Task, q template.KeyQuery) ([]template.Pair, error)
+	// KeepValid renews the tokens of a task of Vault and Consul, and reads again what it has read there, where that is due. It is
+	// called at each poll while the task waits for one of them. nil: nothing is renewed meanwhile.
+	KeepValid func(ctx context.Context, p *runner.Preparation) error
 	// Away returns how long ago a hub answered, for templates with a max_age. With nil they do not age.
 	Away   func() time.Duration
 	Routes string        // file with the kernel's routes, for sockaddr; "" means /proc/net/route
@@ -127,10 +131,11 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 	return writeDestination(p, t, last.Text)
 }
 
-// awaitServer renders a template again until Vault or Consul has what it reads, and says once that the task waits. Other errors, and
-// renderings, are returned as they are.
+// awaitServer renders a template again until Vault or Consul has what it reads, and says once that the task waits. The task's tokens
+// are kept valid meanwhile: its watchers do that only once it runs. Other errors, and renderings, are returned as they are.
 func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, next rendering, err error) (rendering, error) {
-	for said := false; err != nil && next.away != "" && ctx.Err() == nil; next, err = h.renderTemplate(ctx, p, i) {
+	said, refused := false, false
+	for err != nil && next.away != "" && ctx.Err() == nil {
 		if !said {
 			said = true
 			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for %s: render %s: %v", next.away, nameOf(p, i), err)); err != nil {
@@ -140,8 +145,23 @@ func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, ne
 		if !pace.Rest(ctx, h.cfg.Poll) {
 			return next, context.Cause(ctx)
 		}
+		if err := h.keepValid(ctx, p); remoteapi.IsRefused(err) && !refused {
+			refused = true
+			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("What the task has of %s is not renewed while it waits: %v", next.away, err)); err != nil {
+				return next, err
+			}
+		}
+		next, err = h.renderTemplate(ctx, p, i)
 	}
 	return next, err
+}
+
+// keepValid renews what the task has of Vault and Consul.
+func (h *Hook) keepValid(ctx context.Context, p *runner.Preparation) error {
+	if h.cfg.KeepValid == nil {
+		return nil
+	}
+	return h.cfg.KeepValid(ctx, p)
 }
 
 // runsAtFirst reports whether the first rendering runs the template's script.

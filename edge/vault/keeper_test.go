@@ -410,6 +410,50 @@ func TestEndedAllocationsAreForgotten(t *testing.T) {
 	})
 }
 
+// TestRefusalsHavePauses: a task that looks for a secret every five seconds has its token checked once a minute while Vault refuses the
+// secret, and logs in as seldom while Vault refuses that. A login that is accepted again is noticed within a minute.
+func TestRefusalsHavePauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		f.server.MountKV("kv", 1)
+		f.server.Put("kv", "db", map[string]any{"password": "marked"})
+		refuses := vaulttest.Role{Audience: "vault.io", TTL: time.Hour, Paths: []string{"none"}}
+		f.server.SetRole("shop", refuses)
+		f.mustLogIn()
+		jwt := f.jwt()
+		poll := func(d time.Duration) (counts map[string]int, failed int) {
+			f.server.Requests()
+			for range d / (5 * time.Second) {
+				if _, err := f.keeper.Secret(t.Context(), f.task, "kv/db", false); err == nil {
+					t.Fatal("it could read the secret")
+				}
+				if _, err := f.keeper.Upkeep(t.Context(), f.task, jwt); err != nil {
+					failed++
+				}
+				time.Sleep(5 * time.Second)
+			}
+			counts = map[string]int{}
+			for _, request := range f.server.Requests() {
+				counts[request]++
+			}
+			return counts, failed
+		}
+		const login, renewal = "POST auth/jwt-nomad/login", "POST auth/token/renew-self"
+		if counts, failed := poll(time.Hour); counts[login] != 0 || counts[renewal] < 50 || counts[renewal] > 60 || failed != 0 {
+			t.Errorf("a secret that is refused: in an hour %v, %d failures", counts, failed)
+		}
+		f.server.SetRole("shop", vaulttest.Role{Audience: "another"})
+		f.server.RevokeAll()
+		if counts, failed := poll(time.Hour); counts[login] < 50 || counts[login] > 65 || counts[login] != counts[renewal] || failed < 700 {
+			t.Errorf("a login that is refused: in an hour %v, %d failures", counts, failed)
+		}
+		f.server.SetRole("shop", refuses)
+		if counts, _ := poll(65 * time.Second); counts[login] < 1 || !slices.Contains(f.server.Tokens(), f.keeper.Token(f.task)) {
+			t.Errorf("a login that is accepted again: %v", counts)
+		}
+	})
+}
+
 // TestSecretsAreBounded: a task has a bounded number of secrets, of a bounded size.
 func TestSecretsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

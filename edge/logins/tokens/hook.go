@@ -5,6 +5,7 @@ package tokens
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,6 +185,22 @@ func (h *Hook) writeToken(p *runner.Preparation, u *use, token string) error {
 		return fmt.Errorf("write the %s token: %w", h.name, err)
 	}
 	return nil
+}
+
+// KeepValid does what is due for a task that waits in a later hook, as Watch does it for a running task: it renews its token and its
+// contents, and replaces the file of the token. It asks the server for nothing that is not due, so it may be called often.
+func (h *Hook) KeepValid(ctx context.Context, p *runner.Preparation) error {
+	if !h.logsIn(p.Task) || h.keeper == nil {
+		return nil
+	}
+	u := h.useOf(p)
+	u.LetExpire = false // the task does not run yet
+	jwt, _ := h.identityOf(u)
+	_, err := h.keeper.Upkeep(ctx, u.Task, jwt)
+	if token := h.keeper.Token(u.Task); token != "" {
+		err = errors.Join(err, h.writeToken(p, u, token))
+	}
+	return err
 }
 
 // readToken reads the file of the token. Without one, the task got the newest.
