@@ -225,6 +225,13 @@ func ExplainFullSecrets(err error, p *runner.Preparation, dest string) error {
 	return fmt.Errorf("%w: the task's secrets folder is full; its size in MB is secrets in the task's resources", err)
 }
 
+// IsSecret reports whether a path below the allocation's folder, such as a result of Destination, lies in the secrets folder of one
+// of the allocation's tasks. It follows no links.
+func IsSecret(place string) bool {
+	task, rest, _ := strings.Cut(place, "/")
+	return task != "alloc" && isBelow(rest, "secrets")
+}
+
 // isBelow reports whether name is the folder or lies in it.
 func isBelow(name, folder string) bool { return name == folder || strings.HasPrefix(name, folder+"/") }
 

@@ -179,10 +179,10 @@ func (h *Hook) staleMessage(what string, last rendering, err error) string {
 // renderTemplate renders a template from its sources as they are now.
 func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int) (rendering, error) {
 	t := &p.Task.Templates[i]
-	text := t.EmbeddedTmpl
+	text, secret := t.EmbeddedTmpl, false
 	if t.SourcePath != "" {
 		var err error
-		if text, err = readFile(p, t.SourcePath); err != nil {
+		if text, secret, err = readFile(p, t.SourcePath); err != nil {
 			return rendering{}, fmt.Errorf("read source %s: %w", t.SourcePath, err)
 		}
 	}
@@ -191,10 +191,10 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	defer cancel()
 	away := ""
 	r, err := template.Render(ctx, template.Text{
-		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey,
+		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey, Secret: secret,
 	}, template.Sources{
 		Env:       func(name string) (string, bool) { return lookUp(p, name) },
-		File:      func(path string) (string, error) { return readFile(p, path) },
+		File:      func(path string) (string, bool, error) { return readFile(p, path) },
 		Services:  func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
 		Addresses: func() (any, map[string]any, error) { return addressFunctions(h.cfg.Routes) },
 		Now:       h.cfg.Now,
@@ -212,7 +212,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		return rendering{away: away}, err
 	}
 	if r.Secret && t.Envvars {
-		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable or a secret and has env = true: the environment of a task is on the edge's disk").
+		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable, a secret or a file of a secrets folder, and has env = true: the environment of a task is on the edge's disk").
 			WithHint("render a file in the task's secrets folder, and let the task read it")
 	}
 	return rendering{
@@ -285,31 +285,51 @@ func (h *Hook) listServices(ctx context.Context, namespace, name string) ([]temp
 	return out, nil
 }
 
-// readFile reads a file of the allocation's folder. A file outside is a fleet.CodeInvalid. The error for a missing
-// file has no such code: the file may appear later.
-func readFile(p *runner.Preparation, name string) (text string, err error) {
+// readFile reads a file of the allocation's folder, and reports whether it lies in the secrets folder of a task. A file outside is a
+// fleet.CodeInvalid. The error for a missing file has no such code: the file may appear later.
+func readFile(p *runner.Preparation, name string) (text string, secret bool, err error) {
 	place, err := artifacts.Destination(p, name, ".")
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
 	f, err := root.Open(place)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", errors.Join(fmt.Errorf("%s is no regular file", name), err)
+		return "", false, errors.Join(fmt.Errorf("%s is no regular file", name), err)
+	}
+	if secret, err = leadsToSecrets(root.Name(), place); err != nil {
+		return "", true, fmt.Errorf("find out whether %s is a secret: %w", name, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, template.MaxBytes+1))
 	if err == nil && len(b) > template.MaxBytes {
 		err = fleet.Errorf(fleet.CodeInvalid, "the file %s has more than %d MiB", name, template.MaxBytes>>20)
 	}
-	return string(b), err
+	return string(b), secret, err
+}
+
+// leadsToSecrets reports whether a path below a folder lies in the secrets folder of a task, by itself or because a link leads there.
+func leadsToSecrets(folder, place string) (bool, error) {
+	if artifacts.IsSecret(place) {
+		return true, nil
+	}
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return true, err
+	}
+	real, err := filepath.EvalSymlinks(filepath.Join(folder, filepath.FromSlash(place)))
+	if err != nil {
+		return true, err
+	}
+	below, err := filepath.Rel(folder, real)
+	return err != nil || artifacts.IsSecret(filepath.ToSlash(below)), err
 }
 
 // nameOf returns the name of a template for events and errors.

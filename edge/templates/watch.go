@@ -93,9 +93,9 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 		}
 	}
 	if next.Text == last.Text {
-		if next.At-last.At >= refreshEvery {
+		if next.At-last.At >= refreshEvery || next.Secret != last.Secret {
 			next.Pending = last.Pending
-			_ = w.hook.writeRendering(w.p, i, next) // for its age, which is only shown
+			_ = w.hook.writeRendering(w.p, i, next) // for its age, which is only shown, or to encrypt it; it is tried again
 		}
 		return false, nil
 	}

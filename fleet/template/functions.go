@@ -83,7 +83,8 @@ func (r *renderer) sourceFunctions() template.FuncMap {
 		},
 		"file": func(path string) (string, error) {
 			r.reads = true
-			text, err := r.sources.File(path)
+			text, secret, err := r.sources.File(path)
+			r.secret = r.secret || secret
 			return text, sourceError(err)
 		},
 		"nomadVar": r.nomadVar, "nomadVarExists": r.nomadVarExists, "nomadVarList": r.nomadVarList, "nomadVarListSafe": r.nomadVarList,

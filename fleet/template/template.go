@@ -29,6 +29,8 @@ type Text struct {
 	Left, Right string // "": {{ and }}
 	// MissingKey makes a key that a map does not have an error.
 	MissingKey bool
+	// Secret says that the text is a secret, as if the template had read one before it begins.
+	Secret bool
 }
 
 // Service is an instance of a service, as nomadService returns it.
@@ -53,8 +55,9 @@ type ServiceName struct {
 
 // Sources are what a template can read. An error that is not a fleet.CodeInvalid means that there is no answer now.
 type Sources struct {
-	Env      func(name string) (string, bool)
-	File     func(path string) (string, error)
+	Env func(name string) (string, bool)
+	// File returns the content of a file, and whether that is a secret.
+	File     func(path string) (text string, secret bool, err error)
 	Services func(name string) ([]Service, error) // "": all
 	// Addresses returns the addresses of the machine and the functions of sockaddr that choose among them.
 	Addresses func() (all any, functions map[string]any, err error)
@@ -96,17 +99,17 @@ type Rendered struct {
 	Text string
 	// Reads says that it comes from files, services or variables, and may change.
 	Reads bool
-	// Secret says that it read the items of a variable, or a secret of Vault.
+	// Secret says that it read the items of a variable, a secret of Vault or a file with a secret, or that its text is one.
 	Secret bool
 }
 
 // Render renders a template. It ends with ctx, or when it has done too many steps.
 func Render(ctx context.Context, t Text, s Sources) (Rendered, error) {
-	r := &renderer{ctx: ctx, sources: s}
+	r := &renderer{ctx: ctx, sources: s, secret: t.Secret}
 	r.scratch.r = r
 	parsed, err := parseText(t, r, r.functionMap())
 	if err != nil {
-		return Rendered{}, err
+		return Rendered{}, r.withoutSecrets(err)
 	}
 	r.root = parsed
 	if err := parsed.Execute(&r.out, nil); err != nil {
@@ -127,7 +130,7 @@ type renderer struct {
 	depth    int
 	compared int
 	reads    bool
-	secret   bool // it read the items of a variable, or a secret
+	secret   bool // it read the items of a variable, or a secret, or its text is one
 
 	callsVault  bool // it calls a function that reads from Vault
 	callsConsul bool // the same of Consul

@@ -26,11 +26,14 @@ func sources() template.Sources {
 			v, ok := map[string]string{"NAME": "value", "EMPTY": ""}[name]
 			return v, ok
 		},
-		File: func(path string) (string, error) {
-			if path == "local/conf" {
-				return `{"a":[1,2],"b":"x"}`, nil
+		File: func(path string) (string, bool, error) {
+			switch path {
+			case "local/conf":
+				return `{"a":[1,2],"b":"x"}`, false, nil
+			case "secrets/pin":
+				return "geheim", true, nil
 			}
-			return "", os.ErrNotExist
+			return "", false, os.ErrNotExist
 		},
 		Services: func(string) ([]template.Service, error) { return services, nil },
 		Addresses: func() (any, map[string]any, error) {

@@ -41,3 +41,23 @@ func TestVariablesOfTemplates(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretTexts: a file can be a secret, and so can the text of the template. The rendering is one then, and no error has a value.
+func TestSecretTexts(t *testing.T) {
+	for text, secret := range map[string]bool{`{{ file "secrets/pin" }}`: true, `{{ file "local/conf" }}`: false, `{{ file "local/conf" }}{{ file "secrets/pin" }}`: true} {
+		for _, ofText := range []bool{false, true} {
+			r, err := template.Render(t.Context(), template.Text{Name: "t", Text: text, Secret: ofText}, sources())
+			if err != nil || r.Secret != (secret || ofText) || !r.Reads {
+				t.Errorf("%s: %+v, %v", text, r, err)
+			}
+		}
+	}
+	for text, ofText := range map[string]bool{
+		`{{ file "secrets/pin" | parseInt }}`: false, `{{ mustEnv (file "secrets/pin") }}`: false, `{{ parseInt "geheim" }}`: true, `{{ geheim }}`: true, `{{ if "geheim }}`: true,
+	} {
+		_, err := template.Render(t.Context(), template.Text{Name: "t", Text: text, Secret: ofText}, sources())
+		if fleet.CodeOf(err) != fleet.CodeInvalid || strings.Contains(err.Error(), "geheim") || !strings.Contains(err.Error(), "t:1:") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
