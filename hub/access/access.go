@@ -67,7 +67,9 @@ type Resolver struct {
 	mu         sync.RWMutex
 	generation generation
 	actors     map[[sha256.Size]byte]cachedActor
-	acls       map[string]*acl.ACL      // by the names of the policies, joined
+	acls       map[string]*acl.ACL // by the names of the policies, joined
+	local      map[string][]string // what they allow a person on site, of the policies at localAt
+	localAt    fleet.Index
 	parsed     map[string]*parsedPolicy // by name
 	workloads  workloadCache
 	latest     time.Time // the newest time that was seen: a clock that goes back revives no token
@@ -97,7 +99,7 @@ func New(cfg Config) *Resolver {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), parsed: map[string]*parsedPolicy{}, workloads: newWorkloadCache()}
+	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), local: map[string][]string{}, parsed: map[string]*parsedPolicy{}, workloads: newWorkloadCache()}
 	r.dropCaches(generation{})
 	return r
 }
@@ -308,15 +310,31 @@ func (r *Resolver) ActorOf(v *state.View, accessor string) (*Actor, bool) {
 	return actor, true
 }
 
-// LocalCapabilities returns what policies allow a person on site: the capabilities of their blocks local, sorted.
-func (r *Resolver) LocalCapabilities(v *state.View, policies []string) (allowed []string) {
+// LocalCapabilities returns what policies allow a person on site: the capabilities of their blocks local, sorted. It is kept
+// until a policy changes, and is not to be changed.
+func (r *Resolver) LocalCapabilities(v *state.View, policies []string) []string {
+	at, joined := v.TableIndex("acl_policies"), strings.Join(policies, "\n")
+	r.mu.RLock()
+	kept, ok := r.local[joined]
+	ok = ok && r.localAt == at
+	r.mu.RUnlock()
+	if ok {
+		return kept
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	union := acl.New(r.parsePolicies(v, policies)...)
+	var allowed []string
 	for _, c := range []acl.Capability{acl.Exec, acl.Read, acl.Write} {
 		if union.Allows(acl.Requirement{Kind: acl.KindLocal, Capability: c}) {
 			allowed = append(allowed, string(c))
 		}
+	}
+	if at > r.localAt || len(r.local) >= maxCached {
+		r.local, r.localAt = map[string][]string{}, max(at, r.localAt)
+	}
+	if at == r.localAt { // otherwise the view is older than what is kept
+		r.local[joined] = allowed
 	}
 	return allowed
 }

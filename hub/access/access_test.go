@@ -192,4 +192,18 @@ func TestLocalCapabilities(t *testing.T) {
 			t.Errorf("%q allow %q, not %q", policies, got, want)
 		}
 	}
+	before, look := c.store.View(), []string{"look"}
+	first := c.LocalCapabilities(before, look)
+	if again := c.LocalCapabilities(c.store.View(), look); &again[0] != &first[0] {
+		t.Error("what policies allow is computed again although none has changed")
+	}
+	c.storePolicy("look", `local { policy = "write" }`)
+	for _, test := range []struct {
+		view *state.View
+		want string
+	}{{c.store.View(), "read write"}, {before, "read"}, {c.store.View(), "read write"}} {
+		if got := strings.Join(c.LocalCapabilities(test.view, look), " "); got != test.want {
+			t.Errorf("after a change the policy allows %q, not %q", got, test.want)
+		}
+	}
 }

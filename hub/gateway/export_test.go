@@ -3,6 +3,8 @@ package gateway
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -59,6 +61,17 @@ func Allowances(nodes []fleet.NodeID) int {
 	}
 	return len(all.of)
 }
+
+// SiteCodesFor returns the ids of the codes that edges of a site and a pool get, sorted, and how many are for them.
+func (g *Gateway) SiteCodesFor(site, pool string) (ids []string, count int) {
+	wanted, _ := g.siteCodes.codesFor(codePlace{site, pool})
+	return slices.Sorted(maps.Keys(wanted.codes)), wanted.count
+}
+
+// CodePlaces is of how many sites and pools the codes are kept.
+func (g *Gateway) CodePlaces() int { return len(g.siteCodes.places) }
+
+const MaxCodePlaces = maxCodePlaces
 
 // PaidBack reports whether no row is on its way to the cluster.
 func (g *Gateway) PaidBack() bool {

@@ -52,7 +52,8 @@ type Config struct {
 	Renew func(ctx context.Context) error
 	// Decrypt decrypts the items of a variable, for edges whose allocations may read it; nil: none are delivered.
 	Decrypt func(v *state.Variable) (fleet.VariableItems, error)
-	// LocalCapabilities returns what policies allow a person on site, sorted; nil: no site codes are delivered.
+	// LocalCapabilities returns what policies allow a person on site, sorted; nil: no site codes are delivered. What it
+	// returned is not changed.
 	LocalCapabilities func(v *state.View, policies []string) []string
 	// Sign signs the identities of tasks, for the edges that have them; nil: none are delivered.
 	Sign Signer
@@ -89,6 +90,7 @@ type Gateway struct {
 	leader        *leadership
 	lease         *lease
 	allowances    *allowances
+	siteCodes     *siteCodeCache
 
 	mu       sync.Mutex
 	sessions map[fleet.NodeID]*session // committed ones, the newest of each node
@@ -127,6 +129,7 @@ func New(cfg Config) (*Gateway, error) {
 		leader:        &leadership{},
 		lease:         newLease(cfg.LeaseFor, cfg.Renew),
 		allowances:    newAllowances(),
+		siteCodes:     newSiteCodeCache(cfg),
 		sessions:      make(map[fleet.NodeID]*session),
 	}, nil
 }

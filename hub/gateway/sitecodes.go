@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -24,8 +23,8 @@ type siteCodeSender struct {
 
 // siteCodeInputs are what decides which codes an edge has.
 type siteCodeInputs struct {
-	codes, policies fleet.Index
-	site, pool      string
+	tables siteCodeTables
+	place  codePlace
 }
 
 func newSiteCodeSender(s *session) *siteCodeSender {
@@ -46,14 +45,14 @@ func (c *siteCodeSender) sendChanges(ctx context.Context, watch *state.View, nod
 	if c.outcomes.unsupported || c.s.gw.cfg.LocalCapabilities == nil {
 		return false
 	}
-	now := siteCodeInputs{codes: watch.TableIndex("site_codes"), site: node.AtSite(), pool: node.NodePool}
-	if now.codes == 0 {
+	now := siteCodeInputs{siteCodeTables{codes: watch.TableIndex("site_codes")}, codePlace{node.AtSite(), node.NodePool}}
+	if now.tables.codes == 0 {
 		return false // there was never a site code
 	}
-	if now.policies = watch.TableIndex("acl_policies"); c.held != nil && now == c.sent {
+	if now.tables.policies = watch.TableIndex("acl_policies"); c.held != nil && now == c.sent {
 		return false
 	}
-	err := c.trySendChanges(ctx, now)
+	err := c.trySendChanges(ctx, now.place)
 	if err == nil {
 		c.outcomes.warned, c.sent = "", now
 		return false
@@ -61,17 +60,20 @@ func (c *siteCodeSender) sendChanges(ctx context.Context, watch *state.View, nod
 	return c.outcomes.noteFailure(ctx, c.s.log, "site codes not delivered to the edge", err)
 }
 
-func (c *siteCodeSender) trySendChanges(ctx context.Context, now siteCodeInputs) error {
+func (c *siteCodeSender) trySendChanges(ctx context.Context, place codePlace) error {
 	if c.held == nil {
 		if err := c.exchangeCodes(ctx, nil); err != nil {
 			return err
 		}
 	}
-	view := c.s.gw.cfg.State.View()
-	wanted := c.wantedCodes(view, now)
+	wanted, view := c.s.gw.siteCodes.codesFor(place)
+	if wanted.count > syncproto.MaxSiteCodes && !c.overflow {
+		c.s.log.Warn("the edge gets only the oldest of its site codes: revoke some", "count", wanted.count, "max", syncproto.MaxSiteCodes)
+		c.overflow = true
+	}
 	var batch []syncproto.DeliveredSiteCode
 	for id, held := range c.held {
-		if _, ok := wanted[id]; ok {
+		if _, ok := wanted.codes[id]; ok {
 			continue
 		}
 		// Of a code that the state does not have nothing is said: it has ended, or a restore has taken it away.
@@ -79,9 +81,9 @@ func (c *siteCodeSender) trySendChanges(ctx context.Context, now siteCodeInputs)
 			batch = append(batch, syncproto.DeliveredSiteCode{ID: id, ModifyIndex: max(row.ModifyIndex, held.ModifyIndex), Revoked: true})
 		}
 	}
-	for id, d := range wanted {
+	for id, d := range wanted.codes {
 		if held, ok := c.held[id]; !ok || held.ModifyIndex != d.ModifyIndex || !slices.Equal(held.Capabilities, d.Capabilities) {
-			batch = append(batch, d)
+			batch = append(batch, *d)
 		}
 	}
 	if len(batch) == 0 {
@@ -97,33 +99,6 @@ func (c *siteCodeSender) trySendChanges(ctx context.Context, now siteCodeInputs)
 		return strings.Compare(a.ID, b.ID)
 	})
 	return c.exchangeCodes(ctx, batch)
-}
-
-// wantedCodes returns the codes that an edge of a site and a pool takes, by id. Of too many it returns those that were made
-// first, so that another one does not take them away.
-func (c *siteCodeSender) wantedCodes(view *state.View, now siteCodeInputs) map[string]syncproto.DeliveredSiteCode {
-	var rows []*state.SiteCodeRecord
-	for row := range view.SiteCodes() {
-		if row.IsValid(c.s.gw.cfg.Now()) && row.IsFor(now.site, now.pool) {
-			rows = append(rows, row)
-		}
-	}
-	if len(rows) > syncproto.MaxSiteCodes {
-		if !c.overflow {
-			c.s.log.Warn("the edge gets only the oldest of its site codes: revoke some", "count", len(rows), "max", syncproto.MaxSiteCodes)
-		}
-		slices.SortFunc(rows, func(a, b *state.SiteCodeRecord) int { return cmp.Compare(a.CreateIndex, b.CreateIndex) })
-		rows = rows[:syncproto.MaxSiteCodes]
-		c.overflow = true
-	}
-	wanted := make(map[string]syncproto.DeliveredSiteCode, len(rows))
-	for _, row := range rows {
-		wanted[row.ID] = syncproto.DeliveredSiteCode{
-			ID: row.ID, ModifyIndex: row.ModifyIndex, Name: row.Name, Capabilities: c.s.gw.cfg.LocalCapabilities(view, row.Policies),
-			Salt: row.Hash.Salt, Hash: row.Hash.Hash, Rounds: row.Hash.Rounds, Expires: row.ExpirationTime.Unix(),
-		}
-	}
-	return wanted
 }
 
 // exchangeCodes sends codes, and notes what the edge holds then.
