@@ -42,16 +42,11 @@ func (e *Edge) openConsulLogins() (err error) {
 	return nil
 }
 
-// serviceToken returns the newest token of a service, and keeps it valid. While Consul does not give another one, it is the
-// one that the service had.
-func (e *Edge) serviceToken(ctx context.Context, login logins.Task) (string, error) {
+// serviceToken returns the newest token of a service. With renew it is renewed first if that is due.
+func (e *Edge) serviceToken(ctx context.Context, login logins.Task, renew bool) (string, error) {
 	task, _, _ := strings.Cut(login.Name, "/")
 	jwt, _, _ := e.identities.Token(login.Alloc, task, login.Identity)
-	_, err := e.consulLogins.Upkeep(ctx, login, jwt)
-	if token := e.consulLogins.Token(login); token != "" {
-		return token, nil
-	}
-	return "", err
+	return e.consulLogins.ServiceToken(ctx, login, jwt, renew)
 }
 
 // consulServices returns the services that the Consul agent must have now, with the results of their checks.

@@ -55,6 +55,19 @@ func (k *Keeper) Pairs(ctx context.Context, t logins.Task, q template.KeyQuery) 
 	return found, err
 }
 
+// ServiceToken returns the newest token of a service. With renew it is renewed first if that is due. While Consul does not give
+// another one, it is the one that the service had.
+func (k *Keeper) ServiceToken(ctx context.Context, login logins.Task, jwt string, renew bool) (string, error) {
+	err := k.Failure(login)
+	if renew {
+		_, err = k.Upkeep(ctx, login, jwt)
+	}
+	if token := k.Token(login); token != "" {
+		return token, nil
+	}
+	return "", err
+}
+
 // LetsLogIn reports whether tasks and services may log in: nobody else sees their tokens on the way to the agent.
 func (c *Client) LetsLogIn() bool { return c.api.IsPrivate() }
 

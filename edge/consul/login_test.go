@@ -257,12 +257,8 @@ func TestServicesLogIn(t *testing.T) {
 		}
 		s, err := consul.NewSyncer(consul.Config{
 			Client: client, Node: node, Services: want.services, Changed: want.next, Log: slog.New(slog.NewTextHandler(&b.log, nil)),
-			Token: func(ctx context.Context, login logins.Task) (string, error) {
-				_, err := b.keeper.Upkeep(ctx, login, jwt.Load().(string))
-				if token := b.keeper.Token(login); token != "" {
-					return token, nil
-				}
-				return "", err
+			Token: func(ctx context.Context, login logins.Task, renew bool) (string, error) {
+				return b.keeper.ServiceToken(ctx, login, jwt.Load().(string), renew)
 			},
 		})
 		if err != nil {
@@ -297,5 +293,64 @@ func TestServicesLogIn(t *testing.T) {
 		want.put(api())
 		settle()
 		wantServices(t, b.agent, apiID)
+	})
+}
+
+// TestLoginsHang: while Consul does not answer logins, the results of checks are told in time with the tokens that the services have, and
+// services without one are not registered with that of the node. All of them log in when Consul answers again.
+func TestLoginsHang(t *testing.T) {
+	inLogins(t, func(t *testing.T, b *loginBench) {
+		b.agent.SetMethod(consul.DefaultAuthMethod, consultest.Method{Keys: issuer().Keys, Audience: "consul.io", TTL: time.Hour})
+		client, err := consul.NewClient(consul.ClientConfig{Address: "127.0.0.1:8500", Transport: b.agent})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list []consul.Service
+		for i := range 12 {
+			one, login := web(consul.Passing), client.ServiceLogin("a1", "", fmt.Sprint("consul-service_web-", i))
+			one.ID, one.Login, one.Checks[0].ID = fmt.Sprint(webID, i), &login, fmt.Sprint("_nomad-check-", i)
+			list = append(list, one)
+		}
+		want := &catalogue{changed: make(chan struct{})}
+		s, err := consul.NewSyncer(consul.Config{
+			Client: client, Node: node, Services: want.services, Changed: want.next,
+			Token: func(ctx context.Context, login logins.Task, renew bool) (string, error) {
+				return b.keeper.ServiceToken(ctx, login, b.jwt, renew)
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		want.put(list[:10]...)
+		settle()
+		if n := len(b.agent.Services()); n != 10 {
+			t.Fatalf("%d services are registered", n)
+		}
+		b.agent.HangLogins(true)
+		want.put(list...)
+		time.Sleep(40 * time.Minute) // each token is due
+		before := b.agent.Checks()
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		for id, c := range b.agent.Checks() {
+			if n := c.Updates - before[id].Updates; n < 20 {
+				t.Errorf("%s: %d results in ten minutes do not keep a TTL of 42 s alive", id, n)
+			}
+		}
+		if n := len(b.agent.Services()); n != 10 {
+			t.Errorf("%d services are registered, of which 10 have a token", n)
+		}
+		b.agent.HangLogins(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		for _, one := range list {
+			if with := b.agent.RegisteredWith(one.ID); !slices.Contains(b.agent.Tokens(), with) || with != b.keeper.Token(*one.Login) {
+				t.Errorf("%s is registered with %q of %q", one.ID, with, b.agent.Tokens())
+			}
+		}
 	})
 }

@@ -30,6 +30,8 @@ const (
 	syncInterval = 10 * time.Second
 	// settleTime is how long changes are collected.
 	settleTime = 100 * time.Millisecond
+	// loginTime is how long one comparison waits for logins before it goes on with the tokens that services have.
+	loginTime = 2 * time.Second
 )
 
 // Config of a Syncer. Client, Node, Services and Changed are required.
@@ -38,8 +40,8 @@ type Config struct {
 	Node   fleet.NodeID
 	// Services returns the services that the agent must have now, with the results of their checks.
 	Services func(ctx context.Context) ([]Service, error)
-	// Token returns the newest token of a service that logs in. nil: none can.
-	Token func(ctx context.Context, login logins.Task) (string, error)
+	// Token returns the newest token of a service that logs in. With renew it is renewed first if that is due. nil: none can log in.
+	Token func(ctx context.Context, login logins.Task, renew bool) (string, error)
 	// Changed returns a channel that is closed when Services may next return something else.
 	Changed func() <-chan struct{}
 	Log     *slog.Logger
@@ -138,7 +140,8 @@ func (s *Syncer) syncServices(ctx context.Context, due bool) {
 }
 
 // settleAgent registers the wanted services that the agent lacks or has differently, removes those of this node that
-// are not wanted, and tells the results of checks. A refused request does not keep it from the others.
+// are not wanted, and tells the results of checks. A refused request does not keep it from the others, and slow logins do not delay
+// the results of checks until their TTL is over.
 func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error {
 	have, err := s.cfg.Client.listServices(ctx)
 	if err != nil {
@@ -161,9 +164,11 @@ func (s *Syncer) settleAgent(ctx context.Context, want map[string]Service) error
 		}
 	}
 	s.forgetChecks(want)
+	waited := time.Duration(0) // for logins
 	for _, id := range slices.Sorted(maps.Keys(want)) {
-		one := want[id]
-		token, err := s.tokenOf(ctx, &one)
+		one, asked := want[id], time.Now()
+		token, err := s.tokenOf(ctx, &one, waited < loginTime)
+		waited += time.Since(asked)
 		if err != nil {
 			failed = append(failed, err)
 			continue
@@ -189,8 +194,8 @@ func (s *Syncer) forgetChecks(want map[string]Service) {
 	maps.DeleteFunc(s.tokens, func(id, _ string) bool { return want[id].Login == nil })
 }
 
-// tokenOf returns the token of a service; "": that of the node.
-func (s *Syncer) tokenOf(ctx context.Context, one *Service) (string, error) {
+// tokenOf returns the token of a service; "": that of the node. With renew the token is renewed first if that is due.
+func (s *Syncer) tokenOf(ctx context.Context, one *Service, renew bool) (string, error) {
 	if one.Login == nil {
 		return "", nil
 	}
@@ -198,7 +203,10 @@ func (s *Syncer) tokenOf(ctx context.Context, one *Service) (string, error) {
 		return "", fleet.Errorf(fleet.CodeUnsupported, "register service %s with Consul: its token would cross the network in clear", one.Name).
 			WithHint("let --consul-address be one of this machine, or https")
 	}
-	token, err := s.cfg.Token(ctx, *one.Login)
+	token, err := s.cfg.Token(ctx, *one.Login, renew)
+	if err == nil && token == "" {
+		err = fleet.Errorf(fleet.CodeUnavailable, "it has no token yet, and Consul answers the logins of other services too slowly: it logs in with the next comparison")
+	}
 	if err != nil {
 		return "", fmt.Errorf("register service %s with Consul: %w", one.Name, err)
 	}

@@ -365,6 +365,14 @@ func (k *Keeper) setFailed(h *held, err error) {
 	h.due = h.asked.Add(h.pause)
 }
 
+// Failure is the error of Upkeep's last renewal of a task's token; nil: it succeeded, or there was none.
+func (k *Keeper) Failure(t Task) error {
+	h := k.findTask(t.recordKey())
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return h.failed
+}
+
 // renewDue renews the token of a task if that is due. Until the pause after a failure is over it returns the same error again, and
 // asks nobody.
 func (k *Keeper) renewDue(ctx context.Context, h *held, t Task, jwt string) error {

@@ -50,6 +50,7 @@ type Agent struct {
 	checks   map[string]Check
 	token    string
 	failure  error // of the network; nil: there is none
+	hangs    bool  // requests about tokens
 	status   int   // that each request is answered with; 0: as it should be
 	refused  string
 	writes   []string
@@ -67,6 +68,9 @@ func (a *Agent) RequireToken(token string) { a.withLock(func() { a.token = token
 
 // FailNetwork makes RoundTrip fail; nil ends that.
 func (a *Agent) FailNetwork(err error) { a.withLock(func() { a.failure = err }) }
+
+// HangLogins makes RoundTrip not answer requests about tokens, until their time is over.
+func (a *Agent) HangLogins(hang bool) { a.withLock(func() { a.hangs = hang }) }
 
 // FailAll makes the agent answer each request with a status; 0 ends that.
 func (a *Agent) FailAll(status int) { a.withLock(func() { a.status = status }) }
@@ -127,10 +131,14 @@ func (a *Agent) withLock(f func()) {
 // RoundTrip answers a request without a network.
 func (a *Agent) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.mu.Lock()
-	err := a.failure
+	err, hangs := a.failure, a.hangs
 	a.mu.Unlock()
 	if err != nil {
 		return nil, err
+	}
+	if hangs && strings.HasPrefix(r.URL.Path, "/v1/acl/") {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
 	}
 	w := httptest.NewRecorder()
 	a.ServeHTTP(w, r)
