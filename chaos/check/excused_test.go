@@ -30,6 +30,12 @@ func TestExcused(t *testing.T) {
 			p.sendRows(p.e)
 			p.advanceTime(20 * time.Second)
 		}},
+		{"the end of a task that a damaged journal does not know any more", nil, func(p *violationHarness) {
+			p.beginFault("bit-flip", []check.Effect{check.Damages}, p.e.name)()
+			p.advanceTime(time.Minute)
+			p.observeTask(p.e, p.id, check.TaskExited)
+			p.advanceTime(time.Minute)
+		}},
 		{"it runs on after a session that nobody saw", stopSoon, func(p *violationHarness) {
 			p.e.linked = false
 			p.advanceTime(50 * time.Second)

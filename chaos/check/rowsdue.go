@@ -105,7 +105,7 @@ func (h taskEvent) isReportedBy(event string) bool {
 }
 
 // judgeMissingRows judges the oldest event of each edge that has waited for longer than Limits.Runner while the
-// agent ran without faults. Events of clones and of damaged journals are dropped.
+// agent ran without faults. Events of clones, of damaged journals, and of tasks that are older than the damage are dropped.
 func (t *rowsDue) judgeMissingRows(s *runContext) {
 	for name, e := range t.by {
 		// An agent that starts while a driver is dead learns of ends when the driver is back.
@@ -116,6 +116,10 @@ func (t *rowsDue) judgeMissingRows(s *runContext) {
 		h := e.open[0]
 		if s.isClonedMachine(name) || m.hasDamageSince(h.at) {
 			e.open = nil
+			continue
+		}
+		if truth := m.tasks[h.key]; truth != nil && m.hasDamageSince(truth.begun) { // its agent may not know of it any more
+			e.open = e.open[1:]
 			continue
 		}
 		stood, _ := s.faults.lastFaultTime(s.now, name, Halts, Chokes, EndsTasks)
