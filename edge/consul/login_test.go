@@ -205,6 +205,30 @@ func TestKeysAreReadAgain(t *testing.T) {
 	})
 }
 
+// TestRefusedKeyDelaysNoOther: while a key is refused, Upkeep says so each time, and when others are due.
+func TestRefusedKeyDelaysNoOther(t *testing.T) {
+	inLogins(t, func(t *testing.T, b *loginBench) {
+		b.agent.PutKey("shop/a", "1")
+		b.agent.PutKey("shop/b", "1")
+		b.mustLogIn()
+		if got := b.read("shop/a", false) + b.read("shop/b", false); strings.Count(got, " 1 ") != 2 {
+			t.Fatal(got)
+		}
+		b.agent.SetMethod(consul.DefaultAuthMethod, consultest.Method{Keys: issuer().Keys, Audience: "consul.io", TTL: time.Hour, Prefixes: []string{"shop/b"}})
+		for i := range 20 {
+			time.Sleep(10 * time.Second)
+			b.agent.PutKey("shop/b", fmt.Sprint(i))
+			next, err := b.keeper.Upkeep(b.t.Context(), b.task, b.jwt)
+			if !remoteapi.IsRefused(err) || next > 10*time.Second || next <= 0 {
+				t.Fatalf("%d: %v, next in %s", i, err, next)
+			}
+			if got, want := b.read("shop/b", false), fmt.Sprintf("[{shop/b shop/b %d 0}]", i); got != want {
+				t.Fatalf("%s, want %s", got, want)
+			}
+		}
+	})
+}
+
 // TestInvalidKeys: what is no key is refused before a request.
 func TestInvalidKeys(t *testing.T) {
 	inLogins(t, func(t *testing.T, b *loginBench) {

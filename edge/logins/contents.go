@@ -110,16 +110,19 @@ func (k *Keeper) setRead(h *held, name string, pause time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	h.reads[name] = time.Now().Add(pause)
+	delete(h.denied, name)
 }
 
-// renewContents renews the leases that are due, and reads contents again. It ends early if the server is away.
-func (k *Keeper) renewContents(ctx context.Context, h *held) error {
+// renewContents renews the leases that are due, and reads contents again. It ends early if the server is away. The error has each
+// refusal for as long as it lasts.
+func (k *Keeper) renewContents(ctx context.Context, h *held) (away bool, err error) {
 	if h.Record.Token == "" {
-		return nil
+		return false, nil
 	}
 	var failed []error
 	for _, c := range slices.Clone(h.Contents) {
 		if time.Until(h.reads[c.Name]) > 0 {
+			failed = append(failed, h.denied[c.Name])
 			continue
 		}
 		err := k.renewContent(ctx, h, c)
@@ -127,13 +130,21 @@ func (k *Keeper) renewContents(ctx context.Context, h *held) error {
 			continue
 		}
 		if failed = append(failed, err); !remoteapi.IsRefused(err) {
-			break
+			return true, errors.Join(failed...)
 		}
 		// Others can be read. This one is asked for again with them, and not at once.
-		k.setRead(h, c.Name, refusedPause)
+		k.setDenied(h, c.Name, err)
 		k.doubtToken(h, err)
 	}
-	return errors.Join(failed...)
+	return false, errors.Join(failed...)
+}
+
+// setDenied records that contents were refused.
+func (k *Keeper) setDenied(h *held, name string, err error) {
+	k.setRead(h, name, refusedPause)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	h.denied[name] = err
 }
 
 // renewContent renews the lease of contents, or reads them again if they have none or cannot live much longer.

@@ -149,6 +149,7 @@ type held struct {
 	failed error                // of Upkeep's last renewal; nil: it succeeded
 	pause  time.Duration        // from that failure to due
 	reads  map[string]time.Time // when contents are renewed, by their name; missing: at once
+	denied map[string]error     // why contents were refused at their last renewal, by their name
 }
 
 // Keeper keeps tokens and secrets. Its methods may be called from any goroutine.
@@ -219,7 +220,7 @@ func (k *Keeper) findTask(key taskKey) *held {
 	defer k.mu.Unlock()
 	h, ok := k.tasks[key]
 	if !ok {
-		h = &held{busy: make(chan struct{}, 1), reads: map[string]time.Time{}, Record: Record{Version: recordVersion, Alloc: key.alloc, Task: key.task}}
+		h = &held{busy: make(chan struct{}, 1), reads: map[string]time.Time{}, denied: map[string]error{}, Record: Record{Version: recordVersion, Alloc: key.alloc, Task: key.task}}
 		k.tasks[key] = h
 	}
 	return h
@@ -386,9 +387,9 @@ func (k *Keeper) renewDue(ctx context.Context, h *held, t Task, jwt string) erro
 	return err
 }
 
-// Upkeep does what is due for a task: it renews its token and the leases of its contents, and reads contents again. It returns the
-// time until something is due again. After an error the task has what it had, and the caller tries again later. It may be called
-// often: it asks the server only for what is due, and after a failure to renew the token only when a pause has passed.
+// Upkeep does what is due for a task: it renews its token and the leases of its contents, and reads contents again. After an error the
+// task has what it had. next is the time until something is due again, also after a refusal, which is returned until the server
+// accepts what it refused; 0: the server is away, and the caller chooses. Upkeep may be called often: it asks only for what is due.
 func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Duration, err error) {
 	h, unlock, err := k.lockTask(ctx, t.recordKey())
 	if err != nil {
@@ -404,8 +405,9 @@ func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Dura
 			failed = append(failed, err)
 		}
 	}
-	failed = append(failed, k.renewContents(ctx, h))
-	if err := errors.Join(failed...); err != nil {
+	away, err := k.renewContents(ctx, h)
+	err = errors.Join(append(failed, err)...)
+	if away {
 		return 0, err
 	}
 	next = maxRenewal
@@ -415,7 +417,7 @@ func (k *Keeper) Upkeep(ctx context.Context, t Task, jwt string) (next time.Dura
 	for _, at := range h.reads {
 		next = min(next, time.Until(at))
 	}
-	return max(next, time.Second), nil
+	return max(next, time.Second), err
 }
 
 // Run forgets what belonged to allocations that have ended, and revokes their tokens, until ctx ends.

@@ -264,7 +264,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 			}
 			return
 		}
-		if failed == nil {
+		if next > 0 {
 			next, pause = min(next, upkeepPoll), minRetry
 		} else {
 			next, pause = pause, min(2*pause, maxRetry)

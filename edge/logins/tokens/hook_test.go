@@ -294,6 +294,53 @@ func TestOutageStopsNothing(t *testing.T) {
 	})
 }
 
+// TestRefusedSecretIsReportedOnce: a secret that was deleted is reported once, and once more when it is there again. Another one is
+// read again in time meanwhile.
+func TestRefusedSecretIsReportedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, &fleet.Vault{Role: "shop"})
+		f.mustDeliver()
+		f.mustPrepare()
+		f.server.MountKV("kv", 1)
+		read := func(path string) string {
+			s, err := f.keeper.Secret(t.Context(), f.keeper.Client().Task(shop, "main", f.p.Task.Vault), path, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s.Data["at"].(string)
+		}
+		for _, path := range []string{"gone", "stays"} {
+			f.server.Put("kv", path, map[string]any{"at": "first"})
+			read("kv/" + path)
+		}
+		stop := f.watch()
+		defer stop()
+		time.Sleep(time.Minute)
+		f.server.Delete("kv", "gone")
+		time.Sleep(24 * time.Hour)
+		if got := f.take(); strings.Contains(got, ";") || !strings.Contains(got, "there is no secret kv/gone") {
+			t.Errorf("told %q", got)
+		}
+		f.server.Put("kv", "stays", map[string]any{"at": "second"})
+		f.server.Requests()
+		time.Sleep(time.Hour)
+		asked := 0
+		for _, request := range f.server.Requests() {
+			if request == "GET kv/gone" {
+				asked++
+			}
+		}
+		if asked < 10 || asked > 14 || read("kv/stays") != "second" || read("kv/gone") != "first" {
+			t.Errorf("asked %d times in an hour; the task has %s and %s", asked, read("kv/stays"), read("kv/gone"))
+		}
+		f.server.Put("kv", "gone", map[string]any{"at": "third"})
+		time.Sleep(10 * time.Minute)
+		if got := f.take(); got != "Vault token and secrets are renewed again" || read("kv/gone") != "third" {
+			t.Errorf("told %q, and the task has %s", got, read("kv/gone"))
+		}
+	})
+}
+
 // TestFileThatCannotBeWritten: the task is told once, and gets the token when it can.
 func TestFileThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
