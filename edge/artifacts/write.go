@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"syscall"
 
 	"skerry/edge/runner"
 )
@@ -51,6 +52,28 @@ func ReplaceFile(p *runner.Preparation, dest string, file File) (err error) {
 		return fmt.Errorf("write %s: %w", dest, err)
 	}
 	return nil
+}
+
+// OpenFile opens a regular file for reading, at a path that Destination has returned. It waits for no writer of a pipe that a task has
+// put there: such a wait would have no end.
+func OpenFile(p *runner.Preparation, dest string) (*os.File, error) {
+	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	f, err := root.OpenFile(filepath.FromSlash(dest), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("open %s: it is no regular file", dest)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // isWritten reports whether a file has the mode and the content already.

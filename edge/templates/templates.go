@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -292,20 +291,12 @@ func readFile(p *runner.Preparation, name string) (text string, secret bool, err
 	if err != nil {
 		return "", false, err
 	}
-	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
-	if err != nil {
-		return "", false, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	f, err := root.Open(place)
+	f, err := artifacts.OpenFile(p, place)
 	if err != nil {
 		return "", false, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return "", false, errors.Join(fmt.Errorf("%s is no regular file", name), err)
-	}
-	if secret, err = leadsToSecrets(root.Name(), place); err != nil {
+	if secret, err = leadsToSecrets(filepath.Dir(p.Config.Dir), place); err != nil {
 		return "", true, fmt.Errorf("find out whether %s is a secret: %w", name, err)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, template.MaxBytes+1))

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -185,12 +183,7 @@ func readToken(p *runner.Preparation, w *fleet.WorkloadIdentity) (string, error)
 	if err != nil {
 		return "", err
 	}
-	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
-	if err != nil {
-		return "", err
-	}
-	defer root.Close()
-	f, err := root.Open(dest)
+	f, err := artifacts.OpenFile(p, dest)
 	if err != nil {
 		return "", err
 	}

@@ -10,8 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"maps"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -212,12 +210,7 @@ func readToken(p *runner.Preparation, u *use, newest string) string {
 	if err != nil {
 		return newest
 	}
-	root, err := os.OpenRoot(filepath.Dir(p.Config.Dir))
-	if err != nil {
-		return newest
-	}
-	defer root.Close()
-	f, err := root.Open(dest)
+	f, err := artifacts.OpenFile(p, dest)
 	if err != nil {
 		return newest
 	}
