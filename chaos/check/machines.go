@@ -31,8 +31,8 @@ type machine struct {
 	// possible uptime then. hasHeartbeat is false before the first.
 	lastHeartbeat, uptimeAtHeartbeat time.Duration
 	hasHeartbeat                     bool
-	// surely is a time after which a heartbeat was certainly answered, whatever the agent reports, and surelyOn the
-	// machine's uptime then. certain is false before the first.
+	// surely is a time after which a heartbeat was certainly sent that was answered, whatever the agent reports, and
+	// surelyOn the machine's uptime then. certain is false before the first.
 	surely, surelyOn time.Duration
 	certain          bool
 	silences         []silence // silences that ended within keptSilences
@@ -239,7 +239,7 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 		m.linked = s.now
 	}
 	if spell := unansweredHeartbeats * s.limits.LongestTTL; m.connected >= 0 && !s.faults.hasFaultSince(s.now, s.now-spell, m.name, Severs) {
-		m.recordHeartbeatAnswer(s.now, min(spell, s.now-m.connected))
+		m.recordHeartbeatAnswer(s.now, min(spell, s.now-m.connected)+latestAnswer*s.limits.LongestTTL)
 	}
 	// The cut has to be older than the heartbeat by Slack: just after a cut it may still be answered.
 	severed := s.faults.hasFaultNow(m.name, Severs) && s.faults.hasFaultAt(m.name, answered-s.limits.Slack, Severs)
@@ -252,10 +252,14 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 
 // unansweredHeartbeats bounds, in multiples of the TTL, the age of the last answer of an edge with a session: the next
 // heartbeat is sent a TTL after it, and the session ends when the oldest of three has no answer.
-const unansweredHeartbeats = 1 + 3
+const unansweredHeartbeats = 1 + latestAnswer
 
-// recordHeartbeatAnswer records that a heartbeat was answered between now-ago and now, nobody knows when. The silence
-// before it is kept as if it had lasted until now, and the next one begins at now-ago: both as long as they can have been.
+// latestAnswer bounds, in multiples of the TTL, how long an answer may take: an edge counts from when it sent the heartbeat.
+const latestAnswer = 3
+
+// recordHeartbeatAnswer records that a heartbeat was sent between now-ago and now, nobody knows when, and was answered. The
+// silence before it is kept as if it had lasted until now, and the next one begins at now-ago: both as long as they can have
+// been.
 func (m *machine) recordHeartbeatAnswer(now, ago time.Duration) {
 	m.updateUptime(now)
 	if at := now - ago; !m.certain || at > m.surely {

@@ -12,6 +12,7 @@ type variableFact struct {
 	value   int // of the newest acknowledged change
 	deleted bool
 	at      time.Duration // when that was acknowledged
+	removed int           // of the newest acknowledged deletion
 	// unsure says that a deletion may have taken effect since.
 	unsure, deleting bool
 }
@@ -87,7 +88,10 @@ func (t *secrets) judgeOperation(s *runContext, o *VariableOperation) {
 	case o.Outcome == OutcomeConflict && o.Found > 0:
 		t.judgeValue(s, f, o, o.Found, before)
 	case o.Does != OpRead && o.Outcome == OutcomeOK && o.Value > f.value:
-		*f = variableFact{value: o.Value, deleted: o.Does == OpDelete, at: s.now}
+		*f = variableFact{value: o.Value, deleted: o.Does == OpDelete, at: s.now, removed: f.removed}
+		if f.deleted {
+			f.removed = o.Value
+		}
 	case o.Does == OpDelete && o.Outcome == OutcomeUnknown:
 		f.unsure = true
 	}
@@ -225,7 +229,7 @@ func (t *secrets) judgeKept(s *runContext, m *machine, h *heldFact) {
 				continue
 			}
 			s.countJudgement(NewestVariables)
-			if h.values[path] >= h.kept[path] {
+			if value := h.values[path]; value >= h.kept[path] || value == 0 && known.removed > h.kept[path] {
 				if m.agent > known.at {
 					s.countBranch(BranchVariableKept)
 				}

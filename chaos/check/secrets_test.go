@@ -151,6 +151,18 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(5 * time.Second)
 			p.observeHeld(2)
 		}},
+		{"an edge heard of a deletion, and not of what was written after it", "", func(p *violationHarness) {
+			p.changeSecret(1)
+			p.observeHeld(1)
+			p.advanceTime(10 * time.Second)
+			heal := p.disconnectEdge()
+			p.observeOperation(check.VariableOperation{Does: check.OpDelete, Path: jobSecret, Outcome: check.OutcomeOK, Value: 2})
+			p.changeSecret(3)
+			p.observeHeld(0)
+			p.advanceTime(10 * time.Second)
+			heal()
+			p.observeHeld(3)
+		}},
 		{"another allocation needs what its edge has forgotten with the one before", "", func(p *violationHarness) {
 			p.changeSecret(1)
 			p.feedObservation(check.Observation{Held: &check.HeldVariables{Edge: p.other.name, Values: map[string]int{jobSecret: 1}}})
