@@ -167,6 +167,9 @@ func (a *Allocs) settleHolds(ctx context.Context, desired map[fleet.AllocID]jour
 		switch {
 		case w.Alloc.Job.Overrules(hold, w.Alloc.TaskGroup, w.Alloc.JobVersion):
 			for _, holder := range of {
+				if waits := desired[holder]; !waits.Stop && len(waits.Windows) > 0 {
+					continue // it stays stopped until its window: the newer version runs in its place
+				}
 				rows = append(rows, fleet.Transition{Kind: fleet.TransitionOperator, Alloc: holder, Released: true,
 					Message: fmt.Sprintf("version %d of the job overrules the stop on site", w.Alloc.JobVersion)})
 			}

@@ -1,6 +1,7 @@
 package allocs_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -161,6 +162,44 @@ func TestNewerVersionsAndHolds(t *testing.T) {
 			o.mustPut(next, "shop.till[0]", 2, fleet.HoldUntilNextVersion)
 			if s := o.n.States()[next]; s.Held != nil || s.ClientStatus != fleet.ClientRunning {
 				t.Errorf("%s is %s, held by %v: the newer version overrules that", next, s.ClientStatus, s.Held)
+			}
+		})
+	}
+}
+
+// TestHeldOneIsReplacedByANewerVersion has a newer version overrule a stop on site, while the stop of the older allocation waits
+// for an update window: the older one does not start again, and as nothing of it runs, the newer one does at once.
+func TestHeldOneIsReplacedByANewerVersion(t *testing.T) {
+	for _, restarted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			o := &onSite{T: t, n: newFakeJournal(), f: &factory{}}
+			o.mustPut("a", "shop.till[0]", 0, "")
+			o.restartAgent()
+			o.mustStop("a", smoke)
+			o.n.withLock(func() {
+				w := o.n.wants["a"]
+				w.Stop, w.StopReason, w.Windows = true, "version 1", []fleet.UpdateWindow{{Cron: "0 0 29 2 *", Duration: time.Minute}}
+				o.n.wants["a"] = w
+			})
+			if restarted { // the agent hears of it as it starts
+				o.l.stopAgent()
+				o.l = nil
+			}
+			o.mustPut("a2", "shop.till[0]", 1, fleet.HoldUntilNextVersion)
+			if restarted {
+				o.restartAgent()
+			}
+			time.Sleep(time.Minute)
+			for i, r := range o.f.runnersOf("a") {
+				if i > 0 && !slices.Contains(r.did, "hold") && !slices.Contains(r.did, "stop") {
+					t.Errorf("restarted %t: the older allocation is started again: %q", restarted, r.did)
+				}
+			}
+			if s := o.n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
+				t.Errorf("restarted %t: the older allocation is %s", restarted, s.ClientStatus)
+			}
+			if s := o.n.States()["a2"]; s.ClientStatus != fleet.ClientRunning {
+				t.Errorf("restarted %t: the newer allocation is %s", restarted, s.ClientStatus)
 			}
 		})
 	}

@@ -62,7 +62,7 @@ func (a *Allocs) desiredAllocs(ctx context.Context) (map[fleet.AllocID]journal.D
 		if states == nil {
 			states = a.cfg.Journal.States()
 		}
-		if s := states[id]; s.ClientStatus == "" || s.Terminal() || w.Alloc.Job == nil {
+		if s := states[id]; s.ClientStatus == "" || s.Terminal() || w.Alloc.Job == nil || s.Held != nil && a.isParked(id) {
 			continue // it does not run, so its stop may begin outside of a window
 		}
 		why, opens := a.windowClosedReason(w.Windows)
