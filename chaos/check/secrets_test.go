@@ -151,6 +151,12 @@ func TestVariablesAsTheyMayBe(t *testing.T) {
 			p.advanceTime(5 * time.Second)
 			p.observeHeld(2)
 		}},
+		{"a hub that comes back lacks a new state key for a moment", "", func(p *violationHarness) {
+			p.feedObservation(check.Observation{Hub: &check.Hub{Name: "hub-2"}})
+			p.beginFault("minority-cut", []check.Effect{check.Severs}, "hub-2")()
+			p.advanceTime(time.Second)
+			p.observeOperation(check.VariableOperation{Does: check.OpRead, Path: jobSecret, Outcome: check.OutcomeUnknown, Failed: "it is sealed with another key"})
+		}},
 		{"an edge heard of a deletion, and not of what was written after it", "", func(p *violationHarness) {
 			p.changeSecret(1)
 			p.observeHeld(1)
