@@ -137,8 +137,15 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck,
 	s.stopSearch()
 	s.backoff.resetDelays()
 	s.round, s.lastHub, s.refusingHub = 0, s.hubConn.hub, ""
-	noted := s.mem.Disconnected
+	before := s.mem
 	rows := s.reconnectRows(ack, away)
+	if s.mem.WentBack != before.WentBack {
+		if err := s.cfg.WentBack(ctx, s.mem.Index); err != nil {
+			s.mem = before // the next session finds it again
+			s.endWithError(fleet.AsError(err))
+			return
+		}
+	}
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
 		s.updateHubList(hubs)
 	}
@@ -147,7 +154,7 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck,
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""
 	if !s.saveLinkStateOrEnd(ctx, rows...) {
-		s.mem.Disconnected = noted // as in the journal
+		s.mem.Disconnected = before.Disconnected // as in the journal
 	}
 	wentBack := s.mem.WentBack
 	s.tracker.updateStatus(func(st *Status) {

@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -186,8 +187,21 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 		w.cluster.rows, w.cluster.chain = w.cluster.rows[:5], nil
 		w.cluster.restored = w.journal.Link().Index // the edge knows of this restore
 		w.site.desired = 90
+		var back []fleet.Index
+		fails := true
+		w.cfg.WentBack = func(_ context.Context, index fleet.Index) error {
+			back = append(back, index)
+			if fails {
+				fails = false
+				return errors.New("the disk is full")
+			}
+			return nil
+		}
 		w.startLink()
-		w.waitUntil(time.Second, "settle", w.isFullySynced)
+		w.waitUntil(link.DefaultBackoffCap, "settle", w.isFullySynced)
+		if len(back) != 2 || back[0] != index+1 || back[1] != index+2 { // each session is an entry
+			t.Errorf("the edge was told that the cluster is at %v, want %d and %d", back, index+1, index+2)
+		}
 		if s := w.link.Status(); !strings.Contains(s.WentBack, "had acknowledged row 20") || strings.Contains(s.WentBack, "a snapshot was restored") {
 			t.Errorf("status %+v", s)
 		}

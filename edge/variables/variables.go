@@ -160,18 +160,48 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable)
 		if err != nil {
 			return err
 		}
-		plain, err := codec.Marshal(record{recordVersion, d.Namespace, d.Path, d.ModifyIndex, items})
-		if err != nil {
-			return fmt.Errorf("keep variable %s: %w", d.Path, err)
-		}
-		key := n.journalKey()
-		if err := k.cfg.Journal.PutHandle(ctx, noAlloc, key, k.cfg.Sealer.Seal(plain, []byte(key))); err != nil {
-			return fmt.Errorf("keep variable %s: %w", d.Path, err)
+		if err := k.storeVariable(ctx, n, variable{items, d.ModifyIndex}); err != nil {
+			return err
 		}
 		k.mu.Lock()
-		k.kept[n], k.arrived[n] = variable{items, d.ModifyIndex}, time.Now()
+		k.arrived[n] = time.Now()
 		k.mu.Unlock()
 	}
+	return nil
+}
+
+// NoteWentBack records that the cluster went back to an index. Variables that are newer than that count as changed then: what is
+// deleted from now on has a newer index, and what was deleted before has an older one.
+func (k *Keeper) NoteWentBack(ctx context.Context, index fleet.Index) error {
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
+	for _, n := range k.sortedNames() {
+		k.mu.Lock()
+		v := k.kept[n]
+		k.mu.Unlock()
+		if v.modifyIndex <= index {
+			continue
+		}
+		if err := k.storeVariable(ctx, n, variable{v.items, index}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeVariable journals a variable, and keeps it in memory.
+func (k *Keeper) storeVariable(ctx context.Context, n name, v variable) error {
+	plain, err := codec.Marshal(record{recordVersion, n.namespace, n.path, v.modifyIndex, v.items})
+	if err != nil {
+		return fmt.Errorf("keep variable %s: %w", n.path, err)
+	}
+	key := n.journalKey()
+	if err := k.cfg.Journal.PutHandle(ctx, noAlloc, key, k.cfg.Sealer.Seal(plain, []byte(key))); err != nil {
+		return fmt.Errorf("keep variable %s: %w", n.path, err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.kept[n] = v
 	return nil
 }
 

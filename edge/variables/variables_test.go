@@ -131,6 +131,30 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
+// TestDeletionsAfterARestore has the cluster go back: its indexes begin anew. A deletion from before the restore is older than what
+// the edge has, one from after it is newer.
+func TestDeletionsAfterARestore(t *testing.T) {
+	m := &memory{handles: map[string][]byte{}}
+	key, _ := machinekey.New()
+	k := mustOpen(t, m, key, nil)
+	at := func(d syncproto.DeliveredVariable, index fleet.Index) syncproto.DeliveredVariable {
+		d.ModifyIndex = index
+		return d
+	}
+	deleted := func(path string, index fleet.Index) syncproto.DeliveredVariable {
+		return syncproto.DeliveredVariable{Namespace: "default", Path: path, ModifyIndex: index, Deleted: true}
+	}
+	mustAccept(t, k, at(delivered("a", "1"), 90), at(delivered("b", "2"), 91), at(delivered("c", "3"), 10))
+	if err := k.NoteWentBack(t.Context(), 50); err != nil {
+		t.Fatal(err)
+	}
+	k = mustOpen(t, m, key, nil) // it is known after a restart
+	mustAccept(t, k, deleted("a", 40), deleted("b", 60), deleted("c", 9))
+	if got := held(k); got != "a=1 c=3" {
+		t.Errorf("the edge has %q", got)
+	}
+}
+
 // TestUnreadVariablesAreForgotten: a variable is kept for a while before its allocation arrives, as long as one may read
 // it, and not longer.
 func TestUnreadVariablesAreForgotten(t *testing.T) {
