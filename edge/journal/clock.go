@@ -93,12 +93,9 @@ func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot(
 // Mono returns the time since boot by the journal's clock, with which rows are stamped.
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
-// NoteHeartbeat records in memory that a hub has just acknowledged a heartbeat that was sent roundTrip ago, and that its
-// clock shows hubTime (UnixNano; 0: not trusted). If the last written acknowledgement is older than the checkpoint
-// interval, it also waits for a commit that writes this one.
-//
-// The time without a hub counts from when the heartbeat was sent: the answer may be late, and the hub counts from when
-// the heartbeat arrived. So an edge has stopped a task before a hub may replace it.
+// NoteHeartbeat records in memory that a hub has acknowledged a heartbeat that was sent roundTrip ago, and that its clock shows
+// hubTime (UnixNano; 0: not trusted). The time without a hub counts from the sending: a hub counts from the arrival. If the
+// last written acknowledgement is older than the checkpoint interval, it also waits for a commit that writes this one.
 func (j *Journal) NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()

@@ -140,13 +140,9 @@ func (k *Keyring) missingKey(what, id string) error {
 	return err
 }
 
-// FetchMissing settles the keys on the disk, and makes sure that this hub has the state key that seals the cluster's secrets.
-// If it lacks that, it asks the other hubs one after the other until one answers with the key. If none has it, FetchMissing
-// returns their errors. It also fetches the other keys that the state names, if a hub has them.
-//
-// A fetched key is stored if it is kept. One that the cluster has forgotten is in memory alone, for as long as something is
-// encrypted with it: the hub has erased it before. caughtUp is false while the state may be that of an old snapshot, which
-// does not say what was forgotten since: then no key is stored, and only the one that seals is fetched.
+// FetchMissing settles the keys on the disk, and fetches the state keys that this hub lacks from other hubs: without the one that
+// seals the cluster's secrets it returns their errors. One that the cluster has forgotten is kept in memory alone, while it is
+// needed. caughtUp is false while the state may be that of an old snapshot: then the key that seals is fetched, into memory.
 func (k *Keyring) FetchMissing(ctx context.Context, caughtUp bool) error {
 	_ = k.cfg.Keys.Settle(ctx) // which logs its error; missingKey has it where it matters
 	view := k.cfg.State.View()
