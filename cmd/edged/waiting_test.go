@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,9 +36,7 @@ type waitingTask struct {
 	issuer *loginstest.Issuer
 	hooks  []runner.Hook
 	p      *runner.Preparation
-
-	mu     sync.Mutex
-	events []string
+	events loginstest.Events
 }
 
 func newWaitingTask(t *testing.T, list ...fleet.Template) *waitingTask {
@@ -82,28 +79,12 @@ func newWaitingTask(t *testing.T, list ...fleet.Template) *waitingTask {
 	w.p = &runner.Preparation{
 		Alloc: fleet.Alloc{ID: waitingAlloc}, Task: &fleet.Task{Name: "main", Vault: &fleet.Vault{Role: "shop"}, Consul: &fleet.Consul{}, Templates: list},
 		Config: &drivers.TaskConfig{Dir: dir, LocalDir: filepath.Join(dir, "local"), SecretsDir: filepath.Join(dir, "secrets"), StateDir: filepath.Join(root, "tasks", "a", "main", "1")},
-		Event:  func(_, message string) error { return w.note(message) },
+		Event:  func(_, message string) error { return w.events.Note(message) },
 	}
 	if err := os.MkdirAll(w.p.Config.SecretsDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	return w
-}
-
-func (w *waitingTask) note(event string) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.events = append(w.events, event)
-	return nil
-}
-
-// take returns the events since the last call.
-func (w *waitingTask) take() string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := strings.Join(w.events, "; ")
-	w.events = nil
-	return all
 }
 
 // prepare lets the hooks prepare an attempt, until the test ends.
@@ -132,7 +113,7 @@ func (w *waitingTask) mustEnd(done <-chan error) {
 			w.t.Fatal(err)
 		}
 	case <-time.After(2 * time.Minute):
-		w.t.Fatalf("the task still waits: %s", w.take())
+		w.t.Fatalf("the task still waits: %s", w.events.Take())
 	}
 }
 
@@ -154,14 +135,14 @@ func TestWaitingTaskStaysLoggedIn(t *testing.T) {
 		w := newWaitingTask(t, readsSecret, readsKey)
 		done := w.prepare()
 		time.Sleep(3 * time.Hour)
-		if got := w.take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "The task waits for Vault: render template 1 (secrets/db)") {
+		if got := w.events.Take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "The task waits for Vault: render template 1 (secrets/db)") {
 			t.Errorf("events: %s", got)
 		}
 		w.vault.RevokeAll()
 		time.Sleep(10 * time.Minute)
 		w.vault.Put("kv", "db", map[string]any{"password": "geheim"})
 		time.Sleep(3 * time.Hour)
-		if got := w.take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "The task waits for Consul: render template 2 (secrets/key)") {
+		if got := w.events.Take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "The task waits for Consul: render template 2 (secrets/key)") {
 			t.Errorf("events: %s", got)
 		}
 		w.consul.PutKey("shop/db", "value")
@@ -185,7 +166,7 @@ func TestWaitingTaskWithoutItsRole(t *testing.T) {
 		time.Sleep(time.Minute)
 		w.vault.SetRole("shop", vaulttest.Role{Audience: "another"})
 		w.vault.RevokeAll()
-		w.take()
+		w.events.Take()
 		w.vault.Requests()
 		time.Sleep(time.Hour)
 		asked := 0
@@ -197,7 +178,7 @@ func TestWaitingTaskWithoutItsRole(t *testing.T) {
 		if asked < 50 || asked > 65 {
 			t.Errorf("%d logins in an hour", asked)
 		}
-		if got := w.take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "is not renewed while it waits") || !strings.Contains(got, "audience") {
+		if got := w.events.Take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "is not renewed while it waits") || !strings.Contains(got, "audience") {
 			t.Errorf("events: %s", got)
 		}
 		w.vault.SetRole("shop", vaulttest.Role{Audience: "vault.io", TTL: time.Hour})

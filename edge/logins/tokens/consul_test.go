@@ -53,7 +53,7 @@ func TestConsulTokenOfATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		if got := f.take(); strings.Count(got, "The task waits for its Consul token") != 2 || file() != "" {
+		if got := f.events.Take(); strings.Count(got, "The task waits for its Consul token") != 2 || file() != "" {
 			t.Errorf("events: %s; the file has %q", got, file())
 		}
 		agent.FailNetwork(nil)
@@ -77,17 +77,17 @@ func TestConsulTokenOfATask(t *testing.T) {
 		}
 		stop := f.watch()
 		time.Sleep(10 * time.Hour)
-		if got := f.take(); got != "" || file() == first || !slices.Contains(agent.Tokens(), file()) {
+		if got := f.events.Take(); got != "" || file() == first || !slices.Contains(agent.Tokens(), file()) {
 			t.Errorf("after ten hours the task was told %q, and has %q of %q", got, file(), agent.Tokens())
 		}
 		last := file()
 		agent.FailNetwork(errors.New("connection refused"))
 		time.Sleep(7 * 24 * time.Hour)
-		if got := f.take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "goes on with the Consul token and the keys that it has") || file() != last {
+		if got := f.events.Take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "goes on with the Consul token and the keys that it has") || file() != last {
 			t.Errorf("away: told %q", got)
 		}
 		stop()
-		if err := f.hook.Prepare(t.Context(), f.p); err != nil || !strings.Contains(f.take(), "starts with the Consul token that it had") {
+		if err := f.hook.Prepare(t.Context(), f.p); err != nil || !strings.Contains(f.events.Take(), "starts with the Consul token that it had") {
 			t.Errorf("a start while Consul is away: %v", err)
 		}
 	})

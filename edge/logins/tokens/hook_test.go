@@ -57,8 +57,7 @@ type fixture struct {
 	keeper  *vault.Keeper
 	hook    *tokens.Hook
 	p       *runner.Preparation
-	mu      sync.Mutex
-	events  []string // of the preparation, and what the task was told
+	events  loginstest.Events // of the preparation, and what the task was told
 	journal *memory
 	key     *machinekey.Key
 }
@@ -73,7 +72,7 @@ func newFixture(t *testing.T, block *fleet.Vault) *fixture {
 	f.p = &runner.Preparation{
 		Alloc: fleet.Alloc{ID: shop}, Task: &fleet.Task{Name: "main", Vault: block},
 		Config: &drivers.TaskConfig{Dir: dir, LocalDir: filepath.Join(dir, "local"), SecretsDir: filepath.Join(dir, "secrets")},
-		Event:  func(_, message string) error { return f.note(message) },
+		Event:  func(_, message string) error { return f.events.Note(message) },
 	}
 	if err := os.MkdirAll(f.p.Config.SecretsDir, 0o700); err != nil {
 		t.Fatal(err)
@@ -98,33 +97,19 @@ func (f *fixture) reopen() {
 	f.hook = tokens.ForVault(f.keeper, f.ids, log)
 }
 
-func (f *fixture) note(what string) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.events = append(f.events, what)
-	return nil
-}
-
-// take returns what was noted since the last call.
-func (f *fixture) take() string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	all := strings.Join(f.events, "; ")
-	f.events = nil
-	return all
-}
-
 // told is a task that notes what it is told.
 type told struct {
 	runner.TaskControl
 	f *fixture
 }
 
-func (c told) Restart(_ context.Context, reason string) error { return c.f.note("restart: " + reason) }
-func (c told) Signal(_ context.Context, signal, reason string) error {
-	return c.f.note(signal + ": " + reason)
+func (c told) Restart(_ context.Context, reason string) error {
+	return c.f.events.Note("restart: " + reason)
 }
-func (c told) Event(_ context.Context, _, message string) error { return c.f.note(message) }
+func (c told) Signal(_ context.Context, signal, reason string) error {
+	return c.f.events.Note(signal + ": " + reason)
+}
+func (c told) Event(_ context.Context, _, message string) error { return c.f.events.Note(message) }
 
 // mustDeliver delivers the task's identity, as a hub does.
 func (f *fixture) mustDeliver() {
@@ -168,7 +153,7 @@ func TestTokenOfATask(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- f.hook.Prepare(t.Context(), f.p) }()
 		time.Sleep(time.Hour)
-		if got := f.take(); strings.Count(got, "waits") != 1 || !strings.Contains(got, "no identity vault_default") {
+		if got := f.events.Take(); strings.Count(got, "waits") != 1 || !strings.Contains(got, "no identity vault_default") {
 			t.Errorf("events: %s", got)
 		}
 		f.mustDeliver()
@@ -181,7 +166,7 @@ func TestTokenOfATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		token := f.keeper.Token(f.keeper.Client().Task(shop, "main", f.p.Task.Vault))
-		if token == "" || f.fileText() != token || strings.Contains(f.take(), "marked") {
+		if token == "" || f.fileText() != token || strings.Contains(f.events.Take(), "marked") {
 			t.Errorf("the file has %q, want %q", f.fileText(), token)
 		}
 		environment := &tokens.Environment{Vault: f.keeper}
@@ -225,13 +210,13 @@ func TestChangeModes(t *testing.T) {
 			f.mustPrepare()
 			stop := f.watch()
 			time.Sleep(5 * time.Hour)
-			if got := f.take(); got != "" {
+			if got := f.events.Take(); got != "" {
 				t.Errorf("%s: told without a reason: %s", mode, got)
 			}
 			first := f.fileText()
 			f.server.RevokeAll()
 			time.Sleep(time.Hour)
-			if got := f.take(); got != want || f.fileText() == first {
+			if got := f.events.Take(); got != want || f.fileText() == first {
 				t.Errorf("%s: told %q, want %q", mode, got, want)
 			}
 			stop()
@@ -240,7 +225,7 @@ func TestChangeModes(t *testing.T) {
 			f.mustPrepareUnwritten()
 			stop = f.watch()
 			time.Sleep(time.Minute)
-			if got := f.take(); got != want {
+			if got := f.events.Take(); got != want {
 				t.Errorf("%s: after a restart of the agent: told %q", mode, got)
 			}
 			stop()
@@ -273,20 +258,20 @@ func TestOutageStopsNothing(t *testing.T) {
 			stop := f.watch()
 			fail(f)
 			time.Sleep(7 * 24 * time.Hour)
-			if got := f.take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "goes on with the Vault token") {
+			if got := f.events.Take(); strings.Count(got, ";") != 0 || !strings.Contains(got, "goes on with the Vault token") {
 				t.Errorf("%s: told %q", name, got)
 			}
 			stop()
 			f.reopen()
 			f.mustPrepare()
-			if got := f.take(); !strings.Contains(got, "starts with the Vault token that it had") || f.fileText() != first {
+			if got := f.events.Take(); !strings.Contains(got, "starts with the Vault token that it had") || f.fileText() != first {
 				t.Errorf("%s: started with %q after %q: %s", name, f.fileText(), first, got)
 			}
 			f.server.FailNetwork(nil)
 			f.server.FailAll(0)
 			stop = f.watch()
 			time.Sleep(10 * time.Minute)
-			if got := f.take(); !strings.Contains(got, "restart: ") || f.fileText() == first || f.fileText() == "" {
+			if got := f.events.Take(); !strings.Contains(got, "restart: ") || f.fileText() == first || f.fileText() == "" {
 				t.Errorf("%s: back: told %q", name, got)
 			}
 			stop()
@@ -318,7 +303,7 @@ func TestRefusedSecretIsReportedOnce(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.server.Delete("kv", "gone")
 		time.Sleep(24 * time.Hour)
-		if got := f.take(); strings.Contains(got, ";") || !strings.Contains(got, "there is no secret kv/gone") {
+		if got := f.events.Take(); strings.Contains(got, ";") || !strings.Contains(got, "there is no secret kv/gone") {
 			t.Errorf("told %q", got)
 		}
 		f.server.Put("kv", "stays", map[string]any{"at": "second"})
@@ -335,7 +320,7 @@ func TestRefusedSecretIsReportedOnce(t *testing.T) {
 		}
 		f.server.Put("kv", "gone", map[string]any{"at": "third"})
 		time.Sleep(10 * time.Minute)
-		if got := f.take(); got != "Vault token and secrets are renewed again" || read("kv/gone") != "third" {
+		if got := f.events.Take(); got != "Vault token and secrets are renewed again" || read("kv/gone") != "third" {
 			t.Errorf("told %q, and the task has %s", got, read("kv/gone"))
 		}
 	})
@@ -358,14 +343,14 @@ func TestFileThatCannotBeWritten(t *testing.T) {
 		}
 		f.server.RevokeAll()
 		time.Sleep(time.Hour)
-		if got := f.take(); strings.Count(got, "write the Vault token") != 1 {
+		if got := f.events.Take(); strings.Count(got, "write the Vault token") != 1 {
 			t.Errorf("told %q", got)
 		}
 		if err := os.Remove(f.p.Config.SecretsDir); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Minute)
-		if got := f.take(); got != "Vault gave the task another token" || f.fileText() == "" {
+		if got := f.events.Take(); got != "Vault gave the task another token" || f.fileText() == "" {
 			t.Errorf("told %q", got)
 		}
 	})
