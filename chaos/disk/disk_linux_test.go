@@ -54,6 +54,27 @@ func mustWrite(tb testing.TB, path, text string, sync bool) {
 	}
 }
 
+// mustCopyMounts starts a process in another mount namespace, which has a copy of all mounts, until end.
+func mustCopyMounts(tb testing.TB) (end func()) {
+	tb.Helper()
+	holder := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo && exec sleep 600")
+	holder.Dir = "/"
+	said, err := holder.StdoutPipe()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := holder.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := said.Read(make([]byte, 1)); err != nil { // it has its copy now
+		tb.Fatal(err)
+	}
+	return func() {
+		_ = holder.Process.Kill()
+		_ = holder.Wait() // the kill is its error
+	}
+}
+
 // TestPowerCutBesideACopyOfItsMount has a process with a copy of all mounts, as a container has that is being made.
 func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
 	d, dir, ok := mustDisk(t)
@@ -61,21 +82,7 @@ func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
 		return
 	}
 	mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
-	holder := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 1000")
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		_ = holder.Process.Kill()
-		_ = holder.Wait() // the kill is its error
-	}()
-	if _, err := out.Read(make([]byte, 1)); err != nil { // it has its copy now
-		t.Fatal(err)
-	}
+	defer mustCopyMounts(t)()
 	if err := d.PowerCut(killNothing); err != nil {
 		t.Fatal(err)
 	}
@@ -124,33 +131,21 @@ func TestPowerCutWaitsForOtherNamespaces(t *testing.T) {
 		return
 	}
 	mustWrite(t, filepath.Join(dir, "kept"), "text", true)
-	holder := exec.Command("unshare", "--mount", "--propagation", "private", "sh", "-c", "echo && exec sleep 600")
-	holder.Dir = "/"
-	said, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := said.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
+	end := mustCopyMounts(t)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
 		// It holds the disk until this sees the file system that was shut down.
 		tick := time.NewTicker(time.Millisecond)
 		defer tick.Stop()
-		for end := time.Now().Add(time.Minute); time.Now().Before(end); <-tick.C {
+		for give := time.Now().Add(time.Minute); time.Now().Before(give); <-tick.C {
 			if _, err := os.ReadFile(filepath.Join(dir, "kept")); errors.Is(err, syscall.EIO) {
 				break
 			}
 		}
-		_ = holder.Process.Kill()
-		_ = holder.Wait()
+		end()
 	}()
-	err = d.PowerCut(killNothing)
+	err := d.PowerCut(killNothing)
 	<-over
 	if err != nil {
 		t.Fatal(err)
