@@ -59,6 +59,9 @@ type Hook struct {
 // NewHook makes the hook. It does no I/O.
 func NewHook(cfg Config) *Hook {
 	cfg.Poll = cmp.Or(cfg.Poll, defaultPoll)
+	if cfg.KeepValid == nil {
+		cfg.KeepValid = func(context.Context, *runner.Preparation) error { return nil }
+	}
 	return &Hook{cfg}
 }
 
@@ -144,7 +147,7 @@ func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, ne
 		if !pace.Rest(ctx, h.cfg.Poll) {
 			return next, context.Cause(ctx)
 		}
-		if err := h.keepValid(ctx, p); remoteapi.IsRefused(err) && !refused {
+		if err := h.cfg.KeepValid(ctx, p); remoteapi.IsRefused(err) && !refused {
 			refused = true
 			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("What the task has of %s is not renewed while it waits: %v", next.away, err)); err != nil {
 				return next, err
@@ -153,14 +156,6 @@ func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, ne
 		next, err = h.renderTemplate(ctx, p, i)
 	}
 	return next, err
-}
-
-// keepValid renews what the task has of Vault and Consul.
-func (h *Hook) keepValid(ctx context.Context, p *runner.Preparation) error {
-	if h.cfg.KeepValid == nil {
-		return nil
-	}
-	return h.cfg.KeepValid(ctx, p)
 }
 
 // runsAtFirst reports whether the first rendering runs the template's script.
