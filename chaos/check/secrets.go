@@ -71,10 +71,10 @@ func (t *secrets) judgeOperation(s *runContext, o *VariableOperation) {
 			return
 		}
 	}
-	if o.Failed != "" && s.faults.hasHubFaultSince(s.now, o.Call-s.limits.Heal, Severs, Halts) {
-		return // a hub that has just come back asks another one for a state key that is newer than its own
-	}
 	if o.Failed != "" {
+		if s.faults.hasHubFaultSince(s.now, o.Call-s.limits.Heal, Severs, Halts) {
+			return // a hub that has just come back asks another one for a state key that is newer than its own
+		}
 		s.countJudgement(NewestVariables)
 		s.reportViolation(NewestVariables, o.Path, "%s cannot read it: %s", o.Client, o.Failed)
 		return

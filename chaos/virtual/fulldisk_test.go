@@ -59,7 +59,7 @@ func TestNoNewWorkOnAFullDisk(t *testing.T) {
 	})
 }
 
-// What an edge has committed to a disk that became full with it is there after a loss of power.
+// A commit that fills the disk outlives a loss of power.
 func TestPowerCutOnAFullDisk(t *testing.T) {
 	dir := mustMemory(t)
 	synctest.Test(t, func(t *testing.T) {

@@ -3,9 +3,9 @@
 // with them after a reboot without a link.
 //
 // edge/vault and edge/consul implement Server, and their Keepers have one of this package inside. Package tokens below, a hook of
-// edge/runner, gives tokens to tasks and keeps them valid while a task runs, or waits in a template; edge/templates reads contents. Keeper.Run is the
-// only goroutine: it forgets what belonged to allocations that have ended. What a server does not give again, because it is
-// away or refuses, stays as it was.
+// edge/runner, gives tokens to tasks and keeps them valid while a task runs, or waits in a template; edge/templates reads
+// contents. Keeper.Run is the only goroutine: it forgets what belonged to allocations that have ended. What a server does not
+// give again, because it is away or refuses, stays as it was.
 package logins
 
 import (

@@ -37,7 +37,8 @@ type rendering struct {
 	At      int64 // seconds of the edge's wall clock, for display only
 	Reads   bool  // the template reads files or services, which may change
 	Pending bool  // the task has not been told of it yet
-	// Secret says that the template read a variable, a secret or a file of a secrets folder. On the disk Sealed then has the text, encrypted by the machine.
+	// Secret says that the template read a variable, a secret or a file of a secrets folder. On the disk Sealed then has the
+	// text, encrypted by the machine.
 	Secret bool   `json:",omitempty"`
 	Sealed []byte `json:",omitempty"`
 
