@@ -201,14 +201,25 @@ func (a agent) Start(ctx context.Context, alloc fleet.AllocID, reason string) (_
 	return local.Started{Name: name, Waiting: waiting}, err
 }
 
-// Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled.
+// restartWait bounds how long a person on site waits until a restart is journaled.
+const restartWait = 10 * time.Second
+
+// Restart restarts one task of an allocation, or all running ones for "". It returns when that is journaled, or with
+// fleet.CodeTimeout after restartWait.
 func (a agent) Restart(ctx context.Context, alloc fleet.AllocID, task, reason string) (err error) {
 	id, err := a.resolveAllocID(ctx, alloc)
 	defer func() { a.recordAction(ctx, fleet.LocalRestart, objectOf(id, alloc, task), reason, err) }()
 	if err != nil {
 		return err
 	}
-	return a.e.allocs.Restart(ctx, id, task, personOf(ctx, reason))
+	bounded, cancel := context.WithTimeout(ctx, restartWait)
+	defer cancel()
+	err = a.e.allocs.Restart(bounded, id, task, personOf(ctx, reason))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return fleet.Errorf(fleet.CodeTimeout, "restart allocation %s: not journaled within %s", fleet.Short(id), restartWait).
+			WithHint("is the disk full? The restart may still happen, once there is space: see skerry local status")
+	}
+	return err
 }
 
 // Exec runs a command beside a task for an operator on site. It journals who ran which program. The audit has the

@@ -81,7 +81,7 @@ func TestPowerCutOnAFullDisk(t *testing.T) {
 			before := newest()
 			e.Disk.Fill(true)
 			for range 100 { // far more than the reserve has space for
-				_ = e.Agent().Agent().Restart(t.Context(), alloc, "", "the screen is black") // refused once nothing fits
+				_ = e.Agent().Agent().Restart(t.Context(), alloc, "", "the screen is black") // refused, or not journaled in time, once nothing fits
 				time.Sleep(time.Duration(1+round) * time.Second)
 			}
 			committed := newest()
