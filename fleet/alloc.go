@@ -77,12 +77,33 @@ type Alloc struct {
 	PreemptedByAllocation AllocID   `json:",omitempty"`
 	// PreemptedFor names the job for which it was evicted: NAMESPACE/ID.
 	PreemptedFor string `cbor:",omitempty" json:"-"`
+	// FormerRunsAlone is for how long its edge may run it without a hub by another version, where that is longer than by Job. It
+	// counts until the edge has received AllocModifyIndex.
+	FormerRunsAlone time.Duration `cbor:",omitempty" json:"-"`
 
 	CreateIndex      Index
 	ModifyIndex      Index
 	AllocModifyIndex Index // changes only when the hub's side does
 	CreateTime       int64 // UnixNano, hub's clock
 	ModifyTime       int64 // UnixNano, hub's clock
+}
+
+// RunsAloneFor returns for how long its edge, which has received the desired state of that index, may run the allocation
+// without a hub. RunsOn: without an end.
+func (a *Alloc) RunsAloneFor(received Index) time.Duration {
+	alone := a.Group().RunsAloneFor()
+	if received < a.AllocModifyIndex {
+		alone = max(alone, a.FormerRunsAlone)
+	}
+	return alone
+}
+
+// SetFormerRunsAlone records that its edge may run the allocation for that long by another version than Job.
+func (a *Alloc) SetFormerRunsAlone(alone time.Duration) {
+	a.FormerRunsAlone = 0
+	if alone > a.Group().RunsAloneFor() {
+		a.FormerRunsAlone = alone
+	}
 }
 
 // DesiredTransition is an operator's request that the next plan carries out.

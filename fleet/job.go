@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -226,6 +227,31 @@ func (j *Job) Group(name string) *TaskGroup {
 		}
 	}
 	return nil
+}
+
+// RunsOn is the time for which an edge runs a group without a hub if nothing stops it.
+const RunsOn = time.Duration(math.MaxInt64)
+
+// RunsAloneFor returns for how long an edge that has lost all hubs may run the group: until stop_on_client_after is over and
+// its tasks have ended. Tasks end after the group's shutdown_delay: the leader first, then all others together, each after
+// its own delay and kill_timeout. It returns RunsOn without stop_on_client_after, and for a nil group.
+func (g *TaskGroup) RunsAloneFor() time.Duration {
+	if g == nil || g.Disconnect == nil || g.Disconnect.StopOnClientAfter == nil {
+		return RunsOn
+	}
+	var group, leader, others time.Duration
+	if g.ShutdownDelay != nil {
+		group = *g.ShutdownDelay
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		if took := t.ShutdownDelay + t.KillTimeout; t.Leader {
+			leader = max(leader, took)
+		} else {
+			others = max(others, took)
+		}
+	}
+	return *g.Disconnect.StopOnClientAfter + group + leader + others
 }
 
 // Task returns the task of that name, or nil.

@@ -55,7 +55,7 @@ func AbsenceOf(g *fleet.TaskGroup, poolDefault string) Absence {
 		p.Tolerated = !nomad || !replace
 		p.PendingLost = nomad && replace
 		if replace {
-			p.Hold = *block.StopOnClientAfter + timeToStop(g)
+			p.Hold = g.RunsAloneFor()
 			p.LostAfter = p.Hold
 		}
 	default:
@@ -69,21 +69,17 @@ func (p Absence) isPastLostAfter(since, now time.Time) bool {
 	return p.LostAfter > 0 && !now.Before(since.Add(p.LostAfter))
 }
 
-// timeToStop returns the longest time that a group's tasks take to end: its shutdown_delay, then the
-// leader task, then all other tasks together, each with its own delay and kill timeout.
-func timeToStop(g *fleet.TaskGroup) time.Duration {
-	var group, leader, others time.Duration
-	if g.ShutdownDelay != nil {
-		group = *g.ShutdownDelay
+// lengthenHold returns the rules for an allocation that its edge may run for so long without a hub, because it may have
+// another version. Without an end it is not replaced.
+func (p Absence) lengthenHold(alone time.Duration) Absence {
+	switch {
+	case alone <= p.Hold || p.Hold == 0: // with a hold of 0, it is never replaced, or two at once are wanted
+	case alone == fleet.RunsOn:
+		return Absence{Tolerated: true, Reconcile: p.Reconcile, Nomad: p.Nomad}
+	default:
+		p.Hold, p.LostAfter = alone, alone
 	}
-	for _, t := range g.Tasks {
-		if took := t.ShutdownDelay + t.KillTimeout; t.Leader {
-			leader = max(leader, took)
-		} else {
-			others = max(others, took)
-		}
-	}
-	return group + leader + others
+	return p
 }
 
 // awaySince returns since when the allocation has been away, but not before its edge was last heard of, from when that

@@ -88,8 +88,11 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	node := d.in.Nodes[a.NodeID]
 	m := &member{a: a, absent: node != nil && (node.Status == fleet.NodeDisconnected || node.Status == fleet.NodeDown)}
 	m.rules = AbsenceOf(a.Group(), d.poolDefault(node))
-	if m.rules.Hold > 0 && node != nil && node.DisconnectedAt > 0 {
-		m.heard = time.Unix(0, node.DisconnectedAt)
+	if node != nil {
+		m.rules = m.rules.lengthenHold(a.RunsAloneFor(node.Received))
+		if m.rules.Hold > 0 && node.DisconnectedAt > 0 {
+			m.heard = time.Unix(0, node.DisconnectedAt)
+		}
 	}
 	if d.isSystemJob() {
 		m.rules.Replace, m.rules.Hold = false, 0 // it is never replaced on another node

@@ -130,6 +130,9 @@ func (s *script) executeCommand(verb string, args []string, out *strings.Builder
 	case "crowded":
 		w.crowded[fleet.NodeID(args[0])] = true
 		return nil
+	case "behind":
+		w.behind[fleet.NodeID(args[0])] = true
+		return nil
 	case "advance":
 		d, err := time.ParseDuration(args[0])
 		w.now = w.now.Add(d)

@@ -29,6 +29,7 @@ type simCluster struct {
 	windows  map[fleet.NodeID]reconcile.Window // of the newest version; closed until Opens
 	full     bool                              // nothing can be placed
 	crowded  map[fleet.NodeID]bool             // the newest version does not fit there
+	behind   map[fleet.NodeID]bool             // what is decided does not reach its edge until it is ready again
 
 	deployment *fleet.Deployment // the newest
 
@@ -40,7 +41,7 @@ func newSimCluster() *simCluster {
 	return &simCluster{
 		now: start, nodes: map[fleet.NodeID]*fleet.Node{}, pools: map[string]string{},
 		allocs: map[fleet.AllocID]*fleet.Alloc{}, evals: map[fleet.EvalID]time.Time{}, unsuited: map[fleet.NodeID]string{}, passing: map[fleet.NodeID]bool{},
-		windows: map[fleet.NodeID]reconcile.Window{}, crowded: map[fleet.NodeID]bool{},
+		windows: map[fleet.NodeID]reconcile.Window{}, crowded: map[fleet.NodeID]bool{}, behind: map[fleet.NodeID]bool{},
 	}
 }
 
@@ -142,6 +143,19 @@ func (w *simCluster) applyOutput(eval fleet.EvalID, out reconcile.Output) {
 	for _, id := range out.Cancel {
 		delete(w.evals, id)
 	}
+	for id, n := range w.nodes {
+		if n.Status == fleet.NodeReady && !w.behind[id] {
+			w.receiveDesired(id)
+		}
+	}
+}
+
+// receiveDesired tells a node's edge all that was decided.
+func (w *simCluster) receiveDesired(id fleet.NodeID) {
+	n := *w.nodes[id]
+	n.Received = w.index
+	w.nodes[id] = &n
+	delete(w.behind, id)
 }
 
 func (w *simCluster) storeChange(c reconcile.Change) { w.storeAlloc(c.Apply(w.job)) }
@@ -149,6 +163,9 @@ func (w *simCluster) storeChange(c reconcile.Change) { w.storeAlloc(c.Apply(w.jo
 func (w *simCluster) storeAlloc(a fleet.Alloc) {
 	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
 	a.ModifyTime, a.AllocModifyIndex = w.now.UnixNano(), w.index
+	if before := w.allocs[a.ID]; a.Job != before.Job {
+		a.SetFormerRunsAlone(before.RunsAloneFor(w.nodes[a.NodeID].Received))
+	}
 	w.allocs[a.ID] = &a
 }
 
@@ -244,6 +261,7 @@ func (w *simCluster) setNode(id fleet.NodeID, status fleet.NodeStatus) {
 	n.Status = status
 	w.nodes[id] = &n
 	if status == fleet.NodeReady {
+		w.receiveDesired(id)
 		w.syncNodeAllocs(id)
 	}
 }

@@ -25,6 +25,7 @@ import (
 //     heartbeat deadline makes it disconnected. Its journal is read again from the snapshot's row; the
 //     edge still holds those rows, or a gap that stands for them.
 //   - An allocation that had ended stays ended, even if its edge has forgotten it.
+//   - An allocation that had another version keeps how long its edge may run it without a hub by that version.
 //   - An allocation that was placed since, for a job that the snapshot has, stays placed in its version;
 //     otherwise the job would be placed twice. The restored job keeps, updates or stops it like after any
 //     change of a job. An allocation of a job that the snapshot does not have is forgotten; its edge
@@ -46,6 +47,7 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	rewound := t.rewindNodes(old, from, c.Now)
 	t.expelRevokedNodes(old, &w)
 	t.keepEndedAllocs(old, &w)
+	t.keepRunsAlone(old, c.Now)
 	t.keepPlacedAllocs(old, rewound, &w)
 	t.keepLaunchTimes(old)
 	t.keepVolumes(old, c.Now)
@@ -176,6 +178,22 @@ func (t *tx) keepEndedAllocs(old *View, w *pendingEvals) {
 			continue
 		}
 		w.requestEval(r.Namespace, r.JobID, fleet.TriggerRetryFailedAlloc, nil)
+	}
+}
+
+// keepRunsAlone keeps, for each allocation whose version changed since the snapshot, for how long its edge may run it without
+// a hub by that version.
+func (t *tx) keepRunsAlone(old *View, now int64) {
+	for r := range allocTable.scanRows(t.base) {
+		live, known := allocTable.watchRow(old, idKey(r.ID))
+		if !known || r.ClientTerminal() || live.RunsAloneFor(0) <= r.RunsAloneFor(0) {
+			continue
+		}
+		t.changeAlloc(r.ID, now, func(a *allocRow) {
+			a.SetFormerRunsAlone(live.RunsAloneFor(0))
+			a.AllocModifyIndex = t.index
+			t.noteDesiredChange(a.NodeID)
+		})
 	}
 }
 
