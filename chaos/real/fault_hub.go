@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 
@@ -51,7 +52,8 @@ func (p platform) PauseHub(ctx context.Context, name string, _ schedule.Fault) (
 }
 
 // pauseMember stops a process with SIGSTOP and waits until all of its threads are stopped. Healing
-// continues it. The evidence is the time for which it was stopped.
+// continues it. The evidence is the time for which it was stopped. It does nothing to a process that another fault has
+// ended.
 func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error) {
 	name := who.Name
 	var since time.Time
@@ -61,7 +63,7 @@ func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error
 			if still, err := who.Stopped(); err == nil && still && !since.IsZero() {
 				stood = time.Since(since)
 			}
-			if err := who.Resume(); err != nil {
+			if err := who.Resume(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 				return fmt.Errorf("resume %s: %w", name, err)
 			}
 			return nil
@@ -73,11 +75,14 @@ func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error
 			return 1, fmt.Sprintf("%s: stood still for %s", name, stood.Round(time.Millisecond))
 		},
 	}
-	if err := who.Pause(); err != nil {
+	pid := who.Pid()
+	if err := who.Pause(); errors.Is(err, os.ErrProcessDone) {
+		return a, nil
+	} else if err != nil {
 		return a, fmt.Errorf("pause %s: %w", name, err)
 	}
 	err := cluster.Eventually(ctx, 5*time.Second, name+" stands still", func(context.Context) string {
-		if still, err := who.Stopped(); err != nil || !still {
+		if still, err := who.Stopped(); who.Pid() == pid && (err != nil || !still) {
 			return fmt.Sprintf("some of its threads run (%v)", err)
 		}
 		return ""
