@@ -92,6 +92,7 @@ type Capabilities struct {
 	Networks    []string // modes of networks: fleet.NetworkHost, NetworkBridge, NetworkNone, and NetworkCNI
 	Mounts      bool     // TaskConfig.Mounts are mounted
 	Names       bool     // the driver sets Network.Hostname, DNS and Hosts
+	HidesEnv    bool     // the driver keeps the environment and the config block of a task in TaskConfig.MemoryDir
 }
 
 // Mount is a folder or file of the machine that a task sees at another path.
@@ -128,6 +129,9 @@ type TaskConfig struct {
 	SecretsDir string // the task's own, for its secrets
 	LogDir     string // folder for TASK.stdout.N and TASK.stderr.N; it exists
 	StateDir   string // private to the driver, one for each start; the driver makes it; survives a reboot
+	// MemoryDir is another folder private to the driver for this start, in memory. It exists, and a reboot ends it. It is set
+	// if Env has secrets: nothing of Env and Config may be on the disk then. "": they may. Recover does not get it.
+	MemoryDir  string
 	Logs       fleet.LogConfig
 	KillSignal string // "": SIGTERM
 	// KillTimeout is the timeout that Stop will get.

@@ -211,6 +211,9 @@ const AttributeCAs = "unique.skerry.cas"
 // AttributeSecretsInMemory is the attribute "1" of a node on which the secrets folders of tasks are in memory.
 const AttributeSecretsInMemory = "secrets.tmpfs"
 
+// AttributeEnvInMemory is the attribute "1" of a node that keeps the environment of a task in memory if it has secrets.
+const AttributeEnvInMemory = "env.tmpfs"
+
 // AttributeSecretsKey is the attribute by which a node says how it keeps the key that encrypts secrets on its disk: "tpm",
 // "systemd", "file", or "memory" while the kept key cannot be had.
 const AttributeSecretsKey = "secrets.key"

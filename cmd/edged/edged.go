@@ -359,7 +359,7 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 		return nil, err
 	}
 	factory := &runner.Factory{
-		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs,
+		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs, MemoryDir: secrets.MemoryDir,
 		Hooks: []runner.Hook{
 			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
 			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")},

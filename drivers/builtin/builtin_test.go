@@ -37,8 +37,8 @@ func TestAbilities(t *testing.T) {
 			says = java.Capabilities()
 		}
 		_, addresses := d.(drivers.Addresser)
-		got := validate.Abilities{Networks: says.Networks, Mounts: says.Mounts, Names: says.Names, Address: addresses}
-		if !known || !slices.Equal(got.Networks, can.Networks) || got.Mounts != can.Mounts || got.Names != can.Names || got.Address != can.Address {
+		got := validate.Abilities{Networks: says.Networks, Mounts: says.Mounts, Names: says.Names, HidesEnv: says.HidesEnv, Address: addresses}
+		if !known || !slices.Equal(got.Networks, can.Networks) || got.Mounts != can.Mounts || got.Names != can.Names || got.HidesEnv != can.HidesEnv || got.Address != can.Address {
 			t.Errorf("driver %s: %+v, and hubs know %+v", name, got, can)
 		}
 	}

@@ -41,6 +41,7 @@ var cases = []struct {
 	{"out of memory", outOfMemory},
 	{"supervisor killed", supervisorKilled},
 	{"recover after an upgrade", recoverUpgraded},
+	{"secrets of the environment", secretEnv},
 }
 
 // fingerprint requires that the driver is detected, healthy and says so.

@@ -33,8 +33,8 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 	}
 	p := planner{isolation: isolation, version: new(supervised.ProgramFacts[[]byte])}
 	capabilities := drivers.Capabilities{
-		FSIsolation: drivers.FSNone,
-		Networks:    []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
+		FSIsolation: drivers.FSNone, HidesEnv: true,
+		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 	if _, err := osexec.LookPath(Name); err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), describeTimeout)

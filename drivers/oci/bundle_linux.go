@@ -88,8 +88,9 @@ func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Progr
 	if root == "" {
 		p.Command = locateCommand(cfg, p.Command)
 	}
-	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(cfg.StateDir, bundleDir), limitsSwap: mounts.LimitsSwap()}
-	c := &supervised.Container{Runtime: path, Root: filepath.Join(cfg.StateDir, stateDir), Bundle: b.dir, ID: id}
+	holder := cmp.Or(cfg.MemoryDir, cfg.StateDir) // the bundle has the environment, and the runtime copies it
+	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(holder, bundleDir), limitsSwap: mounts.LimitsSwap()}
+	c := &supervised.Container{Runtime: path, Root: filepath.Join(holder, stateDir), Bundle: b.dir, ID: id}
 	if p.PIDMode != ModeHost {
 		c.PIDNamespace = filepath.Join(cfg.StateDir, pidLink)
 	}

@@ -11,7 +11,7 @@ import (
 // Capabilities returns the abilities of a task in a container.
 func Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
-		FSIsolation: drivers.FSImage, Mounts: true, Names: true,
+		FSIsolation: drivers.FSImage, Mounts: true, Names: true, HidesEnv: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 }

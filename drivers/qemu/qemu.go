@@ -87,7 +87,7 @@ func New(cfg Config) (*Driver, error) {
 	var err error
 	d.Driver, err = supervised.New(supervised.Config{
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: d.buildProcess, Fingerprint: d.fingerprintEmulator,
-		Capabilities: drivers.Capabilities{FSIsolation: drivers.FSImage, Networks: []string{fleet.NetworkHost}},
+		Capabilities: drivers.Capabilities{FSIsolation: drivers.FSImage, Networks: []string{fleet.NetworkHost}, HidesEnv: true},
 	})
 	if err != nil {
 		return nil, err

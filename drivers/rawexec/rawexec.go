@@ -35,8 +35,8 @@ func New(cfg Config) (*supervised.Driver, error) {
 	return supervised.New(supervised.Config{
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Users: true, Check: Check, Build: p.planTask, Fingerprint: fingerprint,
 		Capabilities: drivers.Capabilities{
-			FSIsolation: drivers.FSNone,
-			Networks:    []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
+			FSIsolation: drivers.FSNone, HidesEnv: true,
+			Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 		},
 	})
 }

@@ -134,7 +134,7 @@ func New(w *SimMachine) *Driver { return &Driver{machine: w} }
 // Capabilities returns that a simulated task takes every mount and every network: it ignores them.
 func (d *Driver) Capabilities() drivers.Capabilities {
 	return drivers.Capabilities{
-		FSIsolation: drivers.FSNone, Mounts: true, Names: true,
+		FSIsolation: drivers.FSNone, Mounts: true, Names: true, HidesEnv: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
 	}
 }

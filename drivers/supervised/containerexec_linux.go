@@ -1,6 +1,7 @@
 package supervised
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,8 +28,9 @@ const (
 
 // execInContainer runs a command in the task's container with the user, environment and restrictions of the task,
 // and returns its exit code. It ends with ctx. If the agent dies, it ends with the container at the latest.
-func (t *task) execInContainer(ctx context.Context, c *Container, x fleet.Exec) (int, error) {
-	dir, err := os.MkdirTemp(t.dir, "exec-")
+func (t *task) execInContainer(ctx context.Context, sp *spec, x fleet.Exec) (int, error) {
+	c := sp.Container
+	dir, err := os.MkdirTemp(cmp.Or(sp.MemoryDir, t.dir), "exec-")
 	if err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}

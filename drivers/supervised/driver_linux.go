@@ -15,7 +15,6 @@ import (
 	"skerry/drivers"
 	"skerry/drivers/record"
 	"skerry/fleet"
-	"skerry/internal/durable"
 )
 
 const (
@@ -186,7 +185,7 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 	if err := makeFIFOs(cfg.StateDir); err != nil {
 		return err
 	}
-	return record.Write(durable.Swap, cfg.StateDir, specFile, sp)
+	return sp.write(cfg.StateDir)
 }
 
 // removeContainerOfEarlierBoot removes the state that an OCI runtime stored of the task's container before a reboot.

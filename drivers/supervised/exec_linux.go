@@ -38,7 +38,10 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 		}
 	}
 	if sp.Container != nil {
-		return t.execInContainer(ctx, sp.Container, x)
+		return t.execInContainer(ctx, &sp, x)
+	}
+	if err := sp.readArguments(); err != nil {
+		return 0, fmt.Errorf("run a command: %w", err)
 	}
 	cmd, err := sp.buildCommand(x)
 	if err != nil {

@@ -16,6 +16,9 @@ import (
 // pid.
 func (s *supervisor) forkTask(files []uintptr) (pid int, err error) {
 	marker, err := markerOf(s.dir)
+	if err == nil {
+		err = s.spec.readArguments()
+	}
 	if err != nil {
 		return 0, err
 	}

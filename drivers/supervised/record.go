@@ -8,6 +8,8 @@ import (
 
 	"skerry/drivers"
 	"skerry/drivers/logfile"
+	"skerry/drivers/record"
+	"skerry/internal/durable"
 )
 
 // Files of a task's state folder, besides the FIFOs: control (commands to the supervisor), life (open
@@ -19,6 +21,9 @@ const (
 	lockFile   = "lock"      // held by the supervisor of this very folder
 	stderrFile = "supervisor.log"
 )
+
+// argumentsFile is the record in the folder in memory of a task with secrets in its environment.
+const argumentsFile = "arguments.json"
 
 // recordVersion is the version of all three records. Later releases read all versions, because tasks survive an
 // upgrade of the agent. Since version 2 the spec has a user, a namespace, a cgroup and a container.
@@ -42,6 +47,51 @@ type spec struct {
 	LogName      string `json:"log_name"`       // prefix of the log files: the task's name
 	LogFiles     int    `json:"log_files"`      // files that are kept of each stream
 	LogFileBytes int64  `json:"log_file_bytes"` // size at which a new file begins
+	// MemoryDir is the folder in memory with argumentsFile, which has the arguments and the environment of the process then;
+	// "": they are in Process.
+	MemoryDir string `json:"memory_dir,omitempty"`
+}
+
+// arguments are what is not on the disk of a process with secrets in its environment.
+type arguments struct {
+	Version int      `json:"version"`
+	Argv    []string `json:"argv"`
+	Env     []string `json:"env"`
+}
+
+// ValidateRecord returns an error for an unknown version and for a missing argument.
+func (a *arguments) ValidateRecord() error {
+	if err := checkVersion(a.Version); err != nil {
+		return err
+	}
+	if len(a.Argv) == 0 {
+		return errors.New("a field is missing")
+	}
+	return nil
+}
+
+// write writes the spec into a state folder, and what it has in memory into that folder.
+func (s spec) write(dir string) error {
+	if s.MemoryDir != "" {
+		if err := record.Write(durable.Swap, s.MemoryDir, argumentsFile, arguments{recordVersion, s.Argv, s.Env}); err != nil {
+			return err
+		}
+		s.Argv, s.Env = nil, nil
+	}
+	return record.Write(durable.Swap, dir, specFile, s)
+}
+
+// readArguments adds what the spec has in memory. A reboot ends that, and the task with it.
+func (s *spec) readArguments() error {
+	if s.MemoryDir == "" {
+		return nil
+	}
+	var a arguments
+	if err := record.Read(s.MemoryDir, argumentsFile, &a); err != nil {
+		return fmt.Errorf("read the environment of the task from memory: %w", err)
+	}
+	s.Argv, s.Env = a.Argv, a.Env
+	return nil
 }
 
 // newSpec makes the spec of a task.
@@ -54,7 +104,7 @@ func newSpec(cfg drivers.TaskConfig, process Process, bootID string) spec {
 		mb = logfile.DefaultFileMB
 	}
 	return spec{
-		Version: recordVersion, TaskID: cfg.ID, BootID: bootID, Process: process,
+		Version: recordVersion, TaskID: cfg.ID, BootID: bootID, Process: process, MemoryDir: cfg.MemoryDir,
 		LogDir: cfg.LogDir, LogName: cfg.Task, LogFiles: files, LogFileBytes: int64(mb) << 20,
 	}
 }
@@ -113,7 +163,7 @@ func (s *spec) ValidateRecord() error {
 		return err
 	}
 	switch {
-	case s.TaskID == "" || s.Path == "" || len(s.Argv) == 0 || s.LogName == "":
+	case s.TaskID == "" || s.Path == "" || len(s.Argv) == 0 && s.MemoryDir == "" || s.LogName == "":
 		return errors.New("a field is missing")
 	case s.LogFiles < 1 || s.LogFileBytes < 1:
 		return errors.New("logs are not bounded")

@@ -8,6 +8,7 @@
 package wasm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,7 @@ func New(cfg Config) (*Driver, error) {
 		},
 		// A module has no network. Mode host is offered because it is the mode of a group without a network block.
 		Capabilities: drivers.Capabilities{
-			FSIsolation: drivers.FSImage, Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true,
+			FSIsolation: drivers.FSImage, Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true, HidesEnv: true,
 		},
 	})
 	if err != nil {
@@ -136,7 +137,7 @@ func buildProcess(ctx context.Context, cfg drivers.TaskConfig, cacheDir string) 
 	for _, v := range cfg.Mounts {
 		m.Folders = append(m.Folders, folder{v.Source, v.Target, v.ReadOnly})
 	}
-	file := filepath.Join(cfg.StateDir, specFile)
+	file := filepath.Join(cmp.Or(cfg.MemoryDir, cfg.StateDir), specFile)
 	if err := m.writeSpec(durable.Swap, file); err != nil {
 		return supervised.Process{}, drivers.Recoverable(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,10 +89,7 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 			env[name] = value
 		}
 	}
-	if p.Config.Env == nil {
-		p.Config.Env = map[string]string{}
-	}
-	maps.Copy(p.Config.Env, env)
+	p.SetVars(env)
 	return nil
 }
 

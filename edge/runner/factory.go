@@ -27,12 +27,15 @@ type Factory struct {
 	// Node returns the node of this machine, whose attributes ${…} may name.
 	Node func() fleet.Node
 	// Hooks prepare each attempt, in this order.
-	Hooks  []Hook
-	Dirs   Dirs
-	BootID fleet.BootID
-	Mono   func() time.Duration // since boot, as the journal has it
-	Now    func() time.Time     // wall clock, shown in events
-	Jitter func() float64       // in [0, 1); nil: random
+	Hooks []Hook
+	Dirs  Dirs
+	// MemoryDir makes a folder in memory for an attempt of a task, for drivers.TaskConfig.MemoryDir. A fleet.CodeUnsupported
+	// says why this machine has none. nil: it has none.
+	MemoryDir func(id fleet.AllocID, task string, attempt int) (string, error)
+	BootID    fleet.BootID
+	Mono      func() time.Duration // since boot, as the journal has it
+	Now       func() time.Time     // wall clock, shown in events
+	Jitter    func() float64       // in [0, 1); nil: random
 	// Step is called after each labelled step of a start; tests end the process in it. nil: nothing.
 	Step func(label string)
 	Log  *slog.Logger

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 
 	"skerry/drivers"
@@ -56,8 +57,49 @@ type Preparation struct {
 	Event func(kind, message string) error
 	// Network journals how the allocation is reached in its own network, if that is new. nil in Watch.
 	Network func(s fleet.NetworkStatus) error
+	// MemoryDir makes the folder for Config.MemoryDir. A fleet.CodeUnsupported says why the task's environment cannot be kept
+	// off the disk. nil: it cannot.
+	MemoryDir func() (string, error)
 
-	env taskenv.Env
+	env        taskenv.Env
+	secretVars map[string]bool // set by SetSecretVars
+}
+
+// SetVars sets variables of the task.
+func (p *Preparation) SetVars(vars map[string]string) {
+	if p.Config.Env == nil {
+		p.Config.Env = map[string]string{}
+	}
+	maps.Copy(p.Config.Env, vars)
+}
+
+// SetSecretVars sets variables whose values may not be on the disk. It returns a fleet.CodeUnsupported if that is not
+// possible for the task.
+func (p *Preparation) SetSecretVars(vars map[string]string) error {
+	dir, err := p.RequireMemory()
+	if err != nil {
+		return err
+	}
+	p.Config.MemoryDir = dir
+	p.SetVars(vars)
+	if p.secretVars == nil {
+		p.secretVars = map[string]bool{}
+	}
+	for name := range vars {
+		p.secretVars[name] = true
+	}
+	return nil
+}
+
+// IsSecretVar reports whether SetSecretVars has set a variable.
+func (p *Preparation) IsSecretVar(name string) bool { return p.secretVars[name] }
+
+// RequireMemory returns the folder for Config.MemoryDir, or a fleet.CodeUnsupported.
+func (p *Preparation) RequireMemory() (string, error) {
+	if p.MemoryDir == nil {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "the environment of the task is on the edge's disk")
+	}
+	return p.MemoryDir()
 }
 
 // Replace replaces every known ${…} in s: properties of the node and variables of the task, those of hooks
@@ -74,10 +116,24 @@ type eventRequest struct {
 func (t *task) newPreparation(s spec) *Preparation {
 	cfg := t.driverConfig(s)
 	where := t.taskPlace(s)
+	attempt := t.rec.Attempt
 	return &Preparation{
 		Alloc: s.alloc, Task: s.alloc.Group().Task(t.name), Node: *where.Node, Config: &cfg, Folders: where,
 		RenderTemplates: s.policy.RenderTemplates, env: t.taskEnv(s),
+		MemoryDir: func() (string, error) { return t.makeMemoryDir(s.task.Driver, attempt) },
 	}
+}
+
+// makeMemoryDir makes the folder in memory for an attempt by a driver, or returns a fleet.CodeUnsupported.
+func (t *task) makeMemoryDir(driver string, attempt int) (string, error) {
+	f := &t.runner.factory
+	if d, ok := f.Drivers[driver]; !ok || !d.Capabilities().HidesEnv {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "the driver %s keeps the environment of its tasks on the edge's disk", driver)
+	}
+	if f.MemoryDir == nil {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "this edge keeps the environment of its tasks on its disk")
+	}
+	return f.MemoryDir(t.runner.id, t.name, attempt)
 }
 
 // prepareAttempt lets the hooks prepare the current attempt and returns its configuration.

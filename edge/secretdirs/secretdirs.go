@@ -1,6 +1,7 @@
 // Package secretdirs keeps the secrets folders of tasks in memory: each is a file system of its own, which is mounted
 // before an attempt of the task and removed after the end of the allocation. The mounts outlive the agent, so that a
-// restarted one finds them; a reboot ends them, and the hooks that follow write the files again.
+// restarted one finds them; a reboot ends them, and the hooks that follow write the files again. One more file system is the
+// agent's own: drivers keep there the environment of tasks that have secrets in it.
 //
 // If nothing can be mounted (no root, no Linux, an agent with mounts of its own), the folder stays on the disk, with
 // mode 0700. The attribute fleet.AttributeSecretsInMemory of the node says which it is. The package is a hook of
@@ -36,6 +37,7 @@ const probeDir = ".secrets-probe"
 // Config of a Hook. All fields but BootID are required.
 type Config struct {
 	Allocs string       // folder of the allocations' folders, absolute
+	Memory string       // folder of the agent itself for what else may not be on the disk, absolute
 	BootID fleet.BootID // of a simulated boot: a mount of another boot is not used again; "": the machine's
 	Log    *slog.Logger
 }
@@ -44,12 +46,14 @@ type Config struct {
 type Hook struct {
 	cfg Config
 	why func() string // why nothing can be mounted; "": it can
+
+	memory sync.Mutex // held while something below Config.Memory is made or removed
 }
 
 // New makes the hook. It looks at nothing.
 func New(cfg Config) (*Hook, error) {
-	if !filepath.IsAbs(cfg.Allocs) || cfg.Log == nil {
-		return nil, errors.New("make the hook of secrets folders: an absolute folder of allocations and a logger are required")
+	if !filepath.IsAbs(cfg.Allocs) || !filepath.IsAbs(cfg.Memory) || cfg.Log == nil {
+		return nil, errors.New("make the hook of secrets folders: two absolute folders and a logger are required")
 	}
 	h := &Hook{cfg: cfg}
 	h.why = sync.OnceValue(func() string {
@@ -105,12 +109,12 @@ func (h *Hook) resolveFolder() (string, error) {
 // mountSource returns the source of this boot's mounts.
 func (h *Hook) mountSource() string { return SourcePrefix + string(h.cfg.BootID) }
 
-// Attributes returns the node's attribute that says that secrets folders are in memory.
+// Attributes returns the node's attributes that say that secrets folders, and environments with secrets, are in memory.
 func (h *Hook) Attributes() map[string]string {
 	if h.why() != "" {
 		return nil
 	}
-	return map[string]string{fleet.AttributeSecretsInMemory: "1"}
+	return map[string]string{fleet.AttributeSecretsInMemory: "1", fleet.AttributeEnvInMemory: "1"}
 }
 
 // Name implements runner.Hook.
@@ -134,7 +138,11 @@ func (h *Hook) mountFolder(id fleet.AllocID, task string, sizeMB int) error {
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(allocs, string(id), task, "secrets")
+	return h.ensureMount(filepath.Join(allocs, string(id), task, "secrets"), sizeMB)
+}
+
+// ensureMount mounts a file system in memory on a folder, unless one of this boot is there.
+func (h *Hook) ensureMount(dir string, sizeMB int) error {
 	mounts, err := tmpfs.Below(dir, SourcePrefix)
 	if err != nil {
 		return err
@@ -172,7 +180,10 @@ func (h *Hook) Release(_ context.Context, a fleet.Alloc) error {
 	if !filepath.IsLocal(string(a.ID)) {
 		return nil
 	}
-	return tmpfs.DetachBelow(filepath.Join(h.cfg.Allocs, string(a.ID)), SourcePrefix)
+	return errors.Join(
+		h.removeMemory(func(id fleet.AllocID) bool { return id == a.ID }),
+		tmpfs.DetachBelow(filepath.Join(h.cfg.Allocs, string(a.ID)), SourcePrefix),
+	)
 }
 
 // RemoveOrphans removes the secrets folders of ended allocations, which an agent left when it died.
@@ -188,7 +199,7 @@ func (h *Hook) RemoveOrphans(hasEnded func(fleet.AllocID) bool) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	errs := []error{h.removeMemory(hasEnded)}
 	for _, m := range mounts {
 		id, _, ok := strings.Cut(strings.TrimPrefix(m.Dir, allocs+"/"), "/")
 		if ok && hasEnded(fleet.AllocID(id)) {

@@ -30,7 +30,7 @@ func newMachine(tb testing.TB) *machine {
 	tb.Helper()
 	m := &machine{tb, filepath.Join(tb.TempDir(), "allocs")}
 	tb.Cleanup(func() {
-		if err := tmpfs.DetachBelow(m.allocs, ""); err != nil {
+		if err := tmpfs.DetachBelow(filepath.Dir(m.allocs), ""); err != nil {
 			tb.Error(err)
 		}
 	})
@@ -43,10 +43,13 @@ func newMachine(tb testing.TB) *machine {
 	return m
 }
 
+// memory returns the agent's own folder.
+func (m *machine) memory() string { return filepath.Join(filepath.Dir(m.allocs), "memory") }
+
 // agent starts an agent in a boot.
 func (m *machine) agent(boot fleet.BootID) *secretdirs.Hook {
 	m.Helper()
-	h, err := secretdirs.New(secretdirs.Config{Allocs: m.allocs, BootID: boot, Log: slog.New(slog.DiscardHandler)})
+	h, err := secretdirs.New(secretdirs.Config{Allocs: m.allocs, Memory: m.memory(), BootID: boot, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		m.Fatal(err)
 	}
@@ -194,6 +197,53 @@ func TestOrphans(t *testing.T) {
 	m.mustHave("runs", true, "key")
 }
 
+// TestMemoryDir: what is in memory of a task lives through restarts of the agent, and ends with the attempt, the boot and the
+// allocation.
+func TestMemoryDir(t *testing.T) {
+	m := newMachine(t)
+	make := func(h *secretdirs.Hook, id fleet.AllocID, attempt int) string {
+		t.Helper()
+		dir, err := h.MemoryDir(id, "web", attempt)
+		var own, parent unix.Stat_t
+		if err == nil {
+			err = errors.Join(unix.Stat(dir, &own), unix.Stat(filepath.Dir(m.memory()), &parent))
+		}
+		if err != nil || own.Dev == parent.Dev || own.Mode&0o777 != 0o700 {
+			t.Fatalf("the folder %s has mode %o: %v", dir, own.Mode, err)
+		}
+		return dir
+	}
+	has := func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "env"))
+		return err == nil
+	}
+	first := make(m.agent("boot-1"), "a", 1)
+	m.write(filepath.Join(first, "env"))
+	h := m.agent("boot-1") // the agent starts again
+	if make(h, "a", 1); !has(first) {
+		t.Error("lost with the agent")
+	}
+	second, other := make(h, "a", 2), make(h, "b", 1)
+	if has(first) {
+		t.Error("not removed with its attempt")
+	}
+	m.write(filepath.Join(second, "env"))
+	m.write(filepath.Join(other, "env"))
+	if err := h.Release(t.Context(), fleet.Alloc{ID: "a"}); err != nil || has(second) || !has(other) {
+		t.Errorf("after the end of its allocation: %v, %v, %v", has(second), has(other), err)
+	}
+	if err := m.agent("boot-1").RemoveOrphans(func(id fleet.AllocID) bool { return id == "b" }); err != nil || has(other) {
+		t.Errorf("after the end of its allocation while no agent ran: %v, %v", has(other), err)
+	}
+	if mounts, err := tmpfs.Below(filepath.Dir(m.allocs), ""); err != nil || len(mounts) > 0 {
+		t.Errorf("with nothing in it, it is mounted: %v, %v", mounts, err)
+	}
+	m.write(filepath.Join(make(h, "c", 1), "env"))
+	if has(make(m.agent("boot-2"), "c", 1)) {
+		t.Error("there after a boot")
+	}
+}
+
 // insideVariable is set in a process with mounts of its own.
 const insideVariable = "SKERRY_TEST_OWN_MOUNTS"
 
@@ -221,6 +271,9 @@ func TestOwnMounts(t *testing.T) {
 	m.write(filepath.Join(m.dir("a"), "key"))
 	m.prepare(h, "a", 0)
 	m.mustHave("a", false, "key")
+	if _, err := h.MemoryDir("a", "web", 1); fleet.CodeOf(err) != fleet.CodeUnsupported || !strings.Contains(err.Error(), "mounts of its own") {
+		t.Errorf("a folder in memory: %v", err)
+	}
 }
 
 // TestNoFolder says why nothing can be mounted.
@@ -233,7 +286,10 @@ func TestNoFolder(t *testing.T) {
 }
 
 func TestConfig(t *testing.T) {
-	for _, c := range []secretdirs.Config{{}, {Allocs: "relative", Log: slog.New(slog.DiscardHandler)}, {Allocs: t.TempDir()}} {
+	dir, log := t.TempDir(), slog.New(slog.DiscardHandler)
+	for _, c := range []secretdirs.Config{
+		{}, {Allocs: "relative", Memory: dir, Log: log}, {Allocs: dir, Log: log}, {Allocs: dir, Memory: dir},
+	} {
 		if _, err := secretdirs.New(c); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/fleet/template"
 )
 
 // NetworkCNI stands for every network mode cni/NAME in Abilities.Networks.
@@ -16,19 +17,20 @@ type Abilities struct {
 	Networks []string // modes
 	Mounts   bool     // volumes are mounted
 	Names    bool     // the task has a host name and name servers of its own
+	HidesEnv bool     // the environment of the task is not on the disk if it has secrets
 	Address  bool     // the task has an address in a network of the driver, if its group has the host's network
 }
 
 // driverAbilities has the drivers of this release. A test of drivers/builtin compares it with the drivers' own values.
 var driverAbilities = map[string]Abilities{
-	"raw_exec": {Networks: allNetworks},
-	"exec":     {Networks: allNetworks, Mounts: true, Names: true},
-	"java":     {Networks: allNetworks, Mounts: true, Names: true},
+	"raw_exec": {Networks: allNetworks, HidesEnv: true},
+	"exec":     {Networks: allNetworks, Mounts: true, Names: true, HidesEnv: true},
+	"java":     {Networks: allNetworks, Mounts: true, Names: true, HidesEnv: true},
 	"docker":   {Networks: allNetworks, Mounts: true, Names: true, Address: true},
 	"podman":   {Networks: allNetworks, Mounts: true, Names: true, Address: true},
-	"wasm":     {Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true},
-	"qemu":     {Networks: []string{fleet.NetworkHost}},
-	"sim":      {Networks: allNetworks, Mounts: true, Names: true},
+	"wasm":     {Networks: []string{fleet.NetworkHost, fleet.NetworkNone}, Mounts: true, HidesEnv: true},
+	"qemu":     {Networks: []string{fleet.NetworkHost}, HidesEnv: true},
+	"sim":      {Networks: allNetworks, Mounts: true, Names: true, HidesEnv: true},
 }
 
 // allNetworks are the network modes that exist.
@@ -54,7 +56,7 @@ func refuseDriverLimits(j *fleet.Job, ps *fleet.Problems) {
 	}
 }
 
-// refuseTaskLimits refuses the networks and the volumes that a task cannot have.
+// refuseTaskLimits refuses the networks, the volumes and the secrets in its environment that a task cannot have.
 func refuseTaskLimits(g *fleet.TaskGroup, t *fleet.Task, can Abilities, ps *fleet.Problems, path string, index int) {
 	mode := g.NetworkMode()
 	if strings.HasPrefix(mode, NetworkCNI+"/") {
@@ -72,4 +74,34 @@ func refuseTaskLimits(g *fleet.TaskGroup, t *fleet.Task, can Abilities, ps *flee
 		ps.AddHint(fmt.Sprintf("%s.Tasks[%d].VolumeMounts", path, index), "such a task sees the files of the edge: use the volume's path there, and leave out volume_mount",
 			"driver %q cannot mount the volumes of task %q", t.Driver, t.Name)
 	}
+	if !can.HidesEnv {
+		refuseSecretEnv(t, ps, fmt.Sprintf("%s.Tasks[%d]", path, index))
+	}
+}
+
+// refuseSecretEnv refuses secrets in the environment of a task, which is on the disk.
+func refuseSecretEnv(t *fleet.Task, ps *fleet.Problems, path string) {
+	refuse := func(field, hint, what string) {
+		ps.AddHint(path+field, hint, "driver %q keeps the environment of task %q on the edge's disk: it cannot have %s", t.Driver, t.Name, what)
+	}
+	const readFile = "write file = true, and let the task read the file"
+	if t.Identity != nil && t.Identity.Env {
+		refuse(".Identity.Env", readFile, "the token of an identity")
+	}
+	for i := range t.Identities {
+		if t.Identities[i].Env {
+			refuse(fmt.Sprintf(".Identities[%d].Env", i), readFile, "the token of an identity")
+		}
+	}
+	for i := range t.Templates {
+		if t.Templates[i].Envvars && template.ReadsVault(textOf(&t.Templates[i])) {
+			refuse(fmt.Sprintf(".Templates[%d].Envvars", i), "render a file in the task's secrets folder, and let the task read it", "a secret of Vault")
+		}
+	}
+}
+
+// envIsOnDisk reports whether the environment of a task is on the edge's disk, also with secrets in it.
+func envIsOnDisk(t *fleet.Task) bool {
+	can, known := driverAbilities[t.Driver]
+	return known && !can.HidesEnv
 }
