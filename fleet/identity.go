@@ -48,14 +48,22 @@ func (w *WorkloadIdentity) FilePath() string {
 	return "secrets/nomad_" + w.Name + ".jwt"
 }
 
-// ExposedIdentities returns the identities whose tokens the task gets in files, the default one first.
+// EnvName is the name of the variable with the token, where Env is set.
+func (w *WorkloadIdentity) EnvName() string {
+	if w.Name == DefaultIdentity {
+		return "NOMAD_TOKEN"
+	}
+	return "NOMAD_TOKEN_" + w.Name
+}
+
+// ExposedIdentities returns the identities whose tokens the task gets, in files or in its environment, the default one first.
 func (t *Task) ExposedIdentities() []WorkloadIdentity {
 	var all []WorkloadIdentity
 	if t.Identity != nil {
 		all = append(all, *t.Identity)
 	}
 	all = append(all, t.Identities...)
-	return slices.DeleteFunc(all, func(w WorkloadIdentity) bool { return !w.File })
+	return slices.DeleteFunc(all, func(w WorkloadIdentity) bool { return !w.File && !w.Env })
 }
 
 // loginIdentity returns the identity with which an edge logs in to a server for the task: that of its block, or the implicit one.
@@ -71,8 +79,8 @@ func (t *Task) IsLogin(identity string) bool {
 	return t.Vault != nil && identity == VaultIdentity || identity == ConsulIdentity && t.LogsInToConsul()
 }
 
-// DeliveredIdentities returns the identities of the task whose tokens an edge needs: those in files, and those for Vault and
-// Consul.
+// DeliveredIdentities returns the identities of the task whose tokens an edge needs: those that the task gets, and those for
+// Vault and Consul.
 func (t *Task) DeliveredIdentities() []WorkloadIdentity {
 	all := t.ExposedIdentities()
 	for _, w := range []WorkloadIdentity{
@@ -117,6 +125,11 @@ func (g *TaskGroup) DeliveredIdentities() (all []OwnedIdentity) {
 
 // HasIdentities reports whether an edge needs the token of an identity for the group.
 func (g *TaskGroup) HasIdentities() bool { return len(g.DeliveredIdentities()) > 0 }
+
+// HasEnvIdentities reports whether a task of the group gets a token in its environment.
+func (g *TaskGroup) HasEnvIdentities() bool {
+	return slices.ContainsFunc(g.DeliveredIdentities(), func(w OwnedIdentity) bool { return w.Env })
+}
 
 // HasOfflineIdentities reports whether the edge of the group may sign the token of an identity itself.
 func (g *TaskGroup) HasOfflineIdentities() bool {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"path/filepath"
 	"time"
 
@@ -119,10 +118,11 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 		if err != nil {
 			return fmt.Errorf("read the variables of %s: %w", what, err)
 		}
-		if p.Config.Env == nil {
-			p.Config.Env = map[string]string{}
+		if !last.Secret {
+			p.SetVars(vars)
+		} else if err := p.SetSecretVars(vars); err != nil {
+			return fmt.Errorf("set the variables of %s: %w", what, err)
 		}
-		maps.Copy(p.Config.Env, vars)
 	}
 	if err := h.writeRendering(p, i, last); err != nil {
 		if !known {
@@ -188,6 +188,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey, Secret: secret,
 	}, template.Sources{
 		Env:       func(name string) (string, bool) { return lookUp(p, name) },
+		SecretEnv: p.IsSecretVar,
 		File:      func(path string) (string, bool, error) { return readFile(p, path) },
 		Services:  func(name string) ([]template.Service, error) { return h.listServices(ctx, p.Alloc.Namespace, name) },
 		Addresses: func() (any, map[string]any, error) { return addressFunctions(h.cfg.Routes) },
@@ -206,8 +207,10 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 		return rendering{away: away}, err
 	}
 	if r.Secret && t.Envvars {
-		return rendering{}, fleet.Errorf(fleet.CodeUnsupported, "it reads a variable, a secret or a file of a secrets folder, and has env = true: the environment of a task is on the edge's disk").
-			WithHint("render a file in the task's secrets folder, and let the task read it")
+		if _, err := p.RequireMemory(); err != nil {
+			return rendering{}, fleet.Errorf(fleet.CodeOf(err), "it reads a variable, a secret or a file of a secrets folder, and has env = true: %w", err).
+				WithHint("render a file in the task's secrets folder, and let the task read it")
+		}
 	}
 	return rendering{
 		Secret:  r.Secret,

@@ -59,6 +59,7 @@ type machine struct {
 	poll     time.Duration
 	routes   string
 	key      *machinekey.Key
+	memory   string       // folder for what may not be on the disk; "": there is none
 	contact  atomic.Int64 // when a hub answered (UnixNano); 0: it does all the time
 
 	renderAnew bool        // as the restart policy says
@@ -115,8 +116,16 @@ func (m *machine) preparation() *runner.Preparation {
 			SecretsDir: filepath.Join(root, "web", "secrets"), StateDir: filepath.Join(m.dir, "tasks", "a", "web", "1"),
 		},
 		RenderTemplates: m.renderAnew, Folders: taskenv.Place{AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
-		Event: func(kind, message string) error { return m.Event(context.Background(), kind, message) },
+		Event:     func(kind, message string) error { return m.Event(context.Background(), kind, message) },
+		MemoryDir: m.memoryDir,
 	}
+}
+
+func (m *machine) memoryDir() (string, error) {
+	if m.memory == "" {
+		return "", fleet.Errorf(fleet.CodeUnsupported, "this edge has no memory")
+	}
+	return m.memory, nil
 }
 
 func (m *machine) prepare() error {
@@ -449,6 +458,39 @@ func TestTemplateWithVariables(t *testing.T) {
 		m.task.Templates[0].Envvars, m.task.Templates[0].EmbeddedTmpl = true, "A="+text
 		m.mustFail(t, "env = true", false)
 	})
+}
+
+// TestSecretVariables: a secret is in the environment if that can be off the disk, and remains one for a template that reads it
+// there. A template without secrets needs no memory.
+func TestSecretVariables(t *testing.T) {
+	m := newMachine(t,
+		fleet.Template{EmbeddedTmpl: "OPEN=1", DestPath: "secrets/open.env", Envvars: true},
+		fleet.Template{EmbeddedTmpl: `PIN={{ with nomadVar "nomad/jobs" }}{{ .address }}{{ end }}`, DestPath: "secrets/pin.env", Envvars: true},
+		fleet.Template{EmbeddedTmpl: `{{ env "OPEN" }}`, DestPath: "secrets/open"},
+		fleet.Template{EmbeddedTmpl: `{{ env "PIN" }}`, DestPath: "secrets/pin"},
+		fleet.Template{EmbeddedTmpl: `{{ envOrDefault "PIN" "" }}`, DestPath: "secrets/again"},
+		fleet.Template{EmbeddedTmpl: `{{ mustEnv "PIN" }}`, DestPath: "secrets/must"},
+	)
+	m.key, _ = machinekey.New()
+	m.mustFail(t, "has env = true: this edge has no memory", false)
+	m.memory = "/memory"
+	p := m.preparation()
+	if err := m.hook().Prepare(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if p.Config.MemoryDir != "/memory" || p.Config.Env["PIN"] != "10.0.0.1" || p.Config.Env["OPEN"] != "1" {
+		t.Errorf("%+v", p.Config)
+	}
+	for i, sealed := range []bool{false, true, false, true, true, true} {
+		record, err := os.ReadFile(filepath.Join(m.dir, "tasks/a/web", fmt.Sprintf("template-%d", i)))
+		if err != nil || strings.Contains(string(record), "10.0.0.1") || strings.Contains(string(record), "Sealed") != sealed {
+			t.Errorf("template %d: %s, %v", i+1, record, err)
+		}
+	}
+	m.task.Templates = m.task.Templates[:1]
+	if p := m.preparation(); m.hook().Prepare(t.Context(), p) != nil || p.Config.MemoryDir != "" {
+		t.Errorf("without a secret: %+v", p.Config)
+	}
 }
 
 // TestTemplateWithSecrets: while Vault is away a task starts with the last rendering, which is encrypted, and is left alone. A

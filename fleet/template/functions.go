@@ -62,21 +62,27 @@ func (r *renderer) functionMap() template.FuncMap {
 	return m
 }
 
+// readEnv reads a variable of the task's environment.
+func (r *renderer) readEnv(name string) (string, bool) {
+	r.secret = r.secret || r.sources.SecretEnv != nil && r.sources.SecretEnv(name)
+	return r.sources.Env(name)
+}
+
 // sourceFunctions are those that read something.
 func (r *renderer) sourceFunctions() template.FuncMap {
 	return template.FuncMap{
 		"env": func(name string) string {
-			v, _ := r.sources.Env(name)
+			v, _ := r.readEnv(name)
 			return v
 		},
 		"envOrDefault": func(name, other string) string {
-			if v, ok := r.sources.Env(name); ok && v != "" {
+			if v, ok := r.readEnv(name); ok && v != "" {
 				return v
 			}
 			return other
 		},
 		"mustEnv": func(name string) (string, error) {
-			if v, ok := r.sources.Env(name); ok {
+			if v, ok := r.readEnv(name); ok {
 				return v, nil
 			}
 			return "", fleet.Errorf(fleet.CodeInvalid, "the task has no variable %q", name)

@@ -56,6 +56,8 @@ type ServiceName struct {
 // Sources are what a template can read. An error that is not a fleet.CodeInvalid means that there is no answer now.
 type Sources struct {
 	Env func(name string) (string, bool)
+	// SecretEnv reports whether a variable of Env is a secret. nil: none is.
+	SecretEnv func(name string) bool
 	// File returns the content of a file, and whether that is a secret.
 	File     func(path string) (text string, secret bool, err error)
 	Services func(name string) ([]Service, error) // "": all

@@ -92,7 +92,7 @@ func TestConsulIdentities(t *testing.T) {
 
 // TestConsulLoginWarnings: a job that waits for a Consul says so, and so does one whose token is in the environment.
 func TestConsulLoginWarnings(t *testing.T) {
-	j := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a"}, {Name: "b", Tasks: []fleet.Task{{Name: "t", Consul: &fleet.Consul{Env: true}}, {Name: "u", Consul: &fleet.Consul{}}}}}}
+	j := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a"}, {Name: "b", Tasks: []fleet.Task{{Name: "t", Driver: "docker", Consul: &fleet.Consul{Env: true}}, {Name: "hides", Driver: "exec", Consul: &fleet.Consul{Env: true}}, {Name: "u", Consul: &fleet.Consul{}}}}}}
 	got := validate.ConsulLoginWarnings(j, func() bool { return false })
 	if len(got) != 2 || !strings.Contains(got[0], `group "b" waits`) || !strings.Contains(got[1], `task "t": CONSUL_HTTP_TOKEN is in its environment`) {
 		t.Errorf("%q", got)

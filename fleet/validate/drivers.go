@@ -46,7 +46,7 @@ func ConsulWarning(j *fleet.Job, hasNode func() bool) string {
 }
 
 // ConsulLoginWarnings returns a line for a job that logs in to Consul, if on no node it can, and one for each task whose token is in
-// its environment.
+// its environment on the disk.
 func ConsulLoginWarnings(j *fleet.Job, hasNode func() bool) []string {
 	var out []string
 	missing := false
@@ -57,8 +57,8 @@ func ConsulLoginWarnings(j *fleet.Job, hasNode func() bool) []string {
 			out = append(out, fmt.Sprintf("no node lets tasks log in to Consul: group %q waits for one; start nodes with --consul-address, which has to be on the node itself or https", g.Name))
 		}
 		for _, t := range g.Tasks {
-			if t.Consul != nil && t.Consul.Env {
-				out = append(out, fmt.Sprintf("task %q: CONSUL_HTTP_TOKEN is in its environment, which is on the edge's disk: leave out env, and let it read %s", t.Name, fleet.ConsulTokenFile))
+			if t.Consul != nil && t.Consul.Env && envIsOnDisk(&t) {
+				out = append(out, fmt.Sprintf("task %q: CONSUL_HTTP_TOKEN is in its environment, which this driver keeps on the edge's disk: leave out env, and let it read %s", t.Name, fleet.ConsulTokenFile))
 			}
 		}
 	}
@@ -66,7 +66,7 @@ func ConsulLoginWarnings(j *fleet.Job, hasNode func() bool) []string {
 }
 
 // VaultWarnings returns a line for a job with a vault block, if no node has a Vault, and one for each task whose token is in
-// its environment.
+// its environment on the disk.
 func VaultWarnings(j *fleet.Job, hasNode func() bool) []string {
 	var out []string
 	missing := false
@@ -77,8 +77,8 @@ func VaultWarnings(j *fleet.Job, hasNode func() bool) []string {
 			out = append(out, fmt.Sprintf("no node has a Vault: group %q waits for one; start nodes with --vault-address", g.Name))
 		}
 		for _, t := range g.Tasks {
-			if t.Vault != nil && t.Vault.Env {
-				out = append(out, fmt.Sprintf("task %q: VAULT_TOKEN is in its environment, which is on the edge's disk: write env = false in its vault block, and let it read %s", t.Name, fleet.VaultTokenFile))
+			if t.Vault != nil && t.Vault.Env && envIsOnDisk(&t) {
+				out = append(out, fmt.Sprintf("task %q: VAULT_TOKEN is in its environment, which this driver keeps on the edge's disk: write env = false in its vault block, and let it read %s", t.Name, fleet.VaultTokenFile))
 			}
 		}
 	}

@@ -21,6 +21,9 @@ func TestIdentities(t *testing.T) {
 		`"Identities": [{"Name": "a", "File": true, "TTL": 3600000000000, "Offline": true}]`:                           "",
 		`"Identities": [{"Name": "a", "File": true, "Offline": true}]`:                                                 "an offline identity needs a ttl",
 		`"Identity": {"File": true, "Offline": true}`:                                                                  "TaskGroups[0].Tasks[0].Identity.TTL",
+		`"Identity": {"Env": true}, "Identities": [{"Name": "a", "Env": true}]`:                                        "",
+		`"Driver": "podman", "Identity": {"Env": true}`:                                                                "Identity.Env: driver \"podman\" keeps the environment of task \"t\" on the edge's disk",
+		`"Driver": "docker", "Identities": [{"Name": "a", "Env": true}]`:                                               "Identities[0].Env",
 		`"Identities": [{"Name": "a.b"}]`:                                                                              "cannot name an identity",
 		`"Identities": [{"Name": "a"}, {"Name": "a"}]`:                                                                 "defined twice",
 		`"Identity": {"File": true}, "Identities": [{"Name": "default"}]`:                                              "defined twice",
@@ -36,7 +39,7 @@ func TestIdentities(t *testing.T) {
 		job, problems := validate.DecodeJob([]byte(identityJob(identities)))
 		if len(problems) == 0 {
 			validate.FillDefaults(job)
-			problems = validate.Job(job)
+			problems = append(validate.Job(job), validate.Unsupported(job)...)
 		}
 		text := strings.Join(problems.Lines(), "\n")
 		if want == "" && text != "" || !strings.Contains(text, want) {

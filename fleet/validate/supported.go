@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"skerry/fleet"
-	"skerry/fleet/template"
 )
 
 // unsupported are the parts of a job that are read and checked and that nothing acts on
@@ -55,7 +54,6 @@ var unsupported = []struct {
 	{"namespace of a consul block", "leave it out: namespaces are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Namespace"}},
 	{"partition of a consul block", "leave it out: admin partitions are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Partition"}},
 	{"secret block", "write a vault block, and a template that reads the secret", []string{"TaskGroups.Tasks.Secrets"}},
-	{"env of an identity", "write file = true, and let the task read the file: the environment of a task is on the edge's disk", ofIdentities("Env")},
 	{"service_name of an identity", "write an identity block into the service", ofIdentities("ServiceName")},
 	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
@@ -112,10 +110,6 @@ func refuseTemplateFunctions(j *fleet.Job, ps *fleet.Problems) {
 			for i := range task.Templates {
 				if e := checkTemplate(&task.Templates[i]); e != nil && e.Code == fleet.CodeUnsupported {
 					ps.AddHint(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Templates[%d].EmbeddedTmpl", g, t, i), e.Hint, "%s", e.Message)
-				}
-				if task.Templates[i].Envvars && template.ReadsVault(textOf(&task.Templates[i])) {
-					ps.AddHint(fmt.Sprintf("TaskGroups[%d].Tasks[%d].Templates[%d].Envvars", g, t, i), "render a file in the task's secrets folder, and let the task read it",
-						"env of a template that reads a secret of Vault is not supported: the environment of a task is on the edge's disk")
 				}
 			}
 		}

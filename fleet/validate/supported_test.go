@@ -20,7 +20,7 @@ var unsupportedExamples = map[string]string{
 	"Sticky": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault.Cluster": `"x"`, "Vault.Policies": `["x"]`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
-	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity.Env": `true`, "Identities.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
+	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
 	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,

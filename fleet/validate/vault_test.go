@@ -23,7 +23,8 @@ func TestVaultBlocks(t *testing.T) {
 		`"Vault": {"Cluster": "second"}`:                                        "cluster of a vault block is not supported",
 		`"Vault": {"Policies": ["db"]}`:                                         "policies of a vault block is not supported",
 		secret:                                                                  "no vault block",
-		`"Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "env of a template that reads a secret of Vault",
+		`"Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "",
+		`"Driver": "docker", "Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "keeps the environment of task \"t\" on the edge's disk: it cannot have a secret of Vault",
 	} {
 		job, problems := validate.DecodeJob([]byte(identityJob(task)))
 		if len(problems) == 0 {
@@ -70,7 +71,7 @@ func TestVaultIdentity(t *testing.T) {
 
 // TestVaultWarnings: a job that waits for a Vault says so, and so does one whose token is in the environment.
 func TestVaultWarnings(t *testing.T) {
-	j := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a"}, {Name: "b", Tasks: []fleet.Task{{Name: "t", Vault: &fleet.Vault{Env: true}}, {Name: "u", Vault: &fleet.Vault{}}}}}}
+	j := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a"}, {Name: "b", Tasks: []fleet.Task{{Name: "t", Driver: "docker", Vault: &fleet.Vault{Env: true}}, {Name: "hides", Driver: "exec", Vault: &fleet.Vault{Env: true}}, {Name: "u", Vault: &fleet.Vault{}}}}}}
 	got := validate.VaultWarnings(j, func() bool { return false })
 	if len(got) != 2 || !strings.Contains(got[0], `group "b" waits`) || !strings.Contains(got[1], `task "t": VAULT_TOKEN is in its environment`) {
 		t.Errorf("%q", got)

@@ -178,8 +178,8 @@ func HiddenIdentities(j *fleet.Job) []string {
 				all = append([]fleet.WorkloadIdentity{*t.Identity}, all...)
 			}
 			for _, w := range all {
-				if !w.File && !t.IsLogin(w.Name) {
-					out = append(out, fmt.Sprintf("task %q: identity %q has no file = true: the task does not get its token", t.Name, w.Name))
+				if !w.File && !w.Env && !t.IsLogin(w.Name) {
+					out = append(out, fmt.Sprintf("task %q: identity %q has neither file = true nor env = true: the task does not get its token", t.Name, w.Name))
 				}
 			}
 		}

@@ -63,9 +63,9 @@ func TestWarnings(t *testing.T) {
 
 func TestHiddenIdentities(t *testing.T) {
 	job := &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "a", Tasks: []fleet.Task{
-		{Name: "t", Identity: &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity}, Identities: []fleet.WorkloadIdentity{{Name: "x"}, {Name: "y", File: true}}}, {Name: "u"},
+		{Name: "t", Identity: &fleet.WorkloadIdentity{Name: fleet.DefaultIdentity}, Identities: []fleet.WorkloadIdentity{{Name: "x"}, {Name: "y", File: true}, {Name: "z", Env: true}}}, {Name: "u"},
 	}}}}
-	if got := validate.HiddenIdentities(job); len(got) != 2 || !strings.Contains(got[0], `task "t": identity "default" has no file`) || !strings.Contains(got[1], `identity "x" has no file`) {
+	if got := validate.HiddenIdentities(job); len(got) != 2 || !strings.Contains(got[0], `task "t": identity "default" has neither file`) || !strings.Contains(got[1], `identity "x" has neither file`) {
 		t.Errorf("%q", got)
 	}
 }

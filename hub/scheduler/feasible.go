@@ -21,6 +21,7 @@ type feasibility struct {
 	login      bool                     // a task or a service logs in to Consul
 	identities bool                     // a task gets the token of an identity
 	offline    bool                     // the edge may sign such a token itself
+	envTokens  bool                     // a task gets such a token in its environment
 	devices    []*fleet.RequestedDevice // requested by tasks
 	ports      []fleet.Port             // ports of a named host network
 	volumes    []fleet.VolumeRequest    // host volumes
@@ -44,6 +45,7 @@ const (
 	missingVault   = "missing Vault" // Nomad adds a constraint of attr.vault.version
 	missingTokens  = "missing identities of tasks: the edge's release is too old"
 	missingOffline = "missing offline identities of tasks: the edge's release is too old"
+	missingMemory  = "missing environments of tasks in memory: the edge is not root on Linux, or its release is too old"
 )
 
 // volumeReader is the part of state.View that knows dynamic host volumes.
@@ -74,7 +76,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 	}
 	f.network, f.consul, f.vault = g.NetworkMode(), g.UsesConsul(), g.UsesVault()
 	f.login = g.LogsInToConsul()
-	f.identities, f.offline = g.HasIdentities(), g.HasOfflineIdentities()
+	f.identities, f.offline, f.envTokens = g.HasIdentities(), g.HasOfflineIdentities(), g.HasEnvIdentities()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -192,6 +194,9 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	}
 	if f.offline && n.Attributes[fleet.AttributeIdentities] != fleet.OfflineIdentities {
 		return verdict{reason: missingOffline}
+	}
+	if f.envTokens && n.Attributes[fleet.AttributeEnvInMemory] == "" {
+		return verdict{reason: missingMemory}
 	}
 	for _, c := range f.conds {
 		if !c.Holds(n) {

@@ -453,6 +453,23 @@ func TestVolumesAndNetworks(t *testing.T) {
 			t.Errorf("placed %+v", a)
 		}
 	})
+	t.Run("identities in the environment", func(t *testing.T) {
+		c := newCluster(t)
+		knows := func(n *fleet.Node) { n.Attributes[fleet.AttributeIdentities] = "1" }
+		c.openNodeSession(node(0, knows))
+		e := c.registerAndSchedule(job(1, func(j *fleet.Job) {
+			j.TaskGroups[0].Tasks[0].Identities = []fleet.WorkloadIdentity{{Name: "aws", Env: true}}
+		}))
+		if m := e.FailedTGAllocs["web"]; m == nil || len(m.RejectedNodes) != 1 || !strings.HasPrefix(m.RejectedNodes[0].Why, "missing environments of tasks in memory") {
+			t.Fatalf("%+v", m)
+		}
+		c.openNodeSession(node(1, knows, func(n *fleet.Node) { n.Attributes[fleet.AttributeEnvInMemory] = "1" }))
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		if a := c.nonTerminalAllocs(); len(a) != 1 || a[0].NodeName != "edge-1" {
+			t.Errorf("placed %+v", a)
+		}
+	})
 	t.Run("network mode", func(t *testing.T) {
 		c := newCluster(t)
 		c.openNodeSession(node(0))

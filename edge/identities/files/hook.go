@@ -1,5 +1,5 @@
-// Package files writes the tokens of tasks into their files, as a hook of edge/runner: before a task starts, and again, in
-// the goroutine of its watcher, when a hub has renewed a token. It persists nothing else.
+// Package files gives tasks the tokens of their identities, as a hook of edge/runner: in files and in the environment, before
+// a task starts, and again in files, in the goroutine of its watcher, when a hub has renewed a token. It persists nothing else.
 package files
 
 import (
@@ -51,6 +51,12 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 		if err := writeToken(p, &all[i], token); err != nil {
 			return err
 		}
+		if !all[i].Env {
+			continue
+		}
+		if err := p.SetSecretVars(map[string]string{all[i].EnvName(): token}); err != nil {
+			return fmt.Errorf("set %s: %w", all[i].EnvName(), err)
+		}
 	}
 	return nil
 }
@@ -76,8 +82,11 @@ func (h *Hook) waitForToken(ctx context.Context, p *runner.Preparation, w *fleet
 	}
 }
 
-// writeToken replaces the file of an identity.
+// writeToken replaces the file of an identity, if it has one.
 func writeToken(p *runner.Preparation, w *fleet.WorkloadIdentity, token string) error {
+	if !w.File {
+		return nil
+	}
 	dest, err := artifacts.Destination(p, w.FilePath(), "")
 	if err != nil {
 		return fmt.Errorf("write the token of identity %s: %w", w.Name, err)
@@ -104,9 +113,9 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 	w := &watch{hook: h, p: p, control: control, written: map[string]string{}}
 	for i := range all {
 		token, _, _ := h.Keeper.Token(p.Alloc.ID, p.Task.Name, all[i].Name)
-		if text, err := readToken(p, &all[i]); err == nil {
+		if text, err := readToken(p, &all[i]); all[i].File && err == nil {
 			token = text
-		} // else the task has removed the file
+		} // else there is none, or the task has removed it
 		w.written[all[i].Name] = token
 	}
 	for len(all) > 0 {

@@ -131,6 +131,30 @@ func TestPrepare(t *testing.T) {
 	})
 }
 
+// TestTokenInTheEnvironment: with env = true a token is a secret variable by Nomad's name, and in a file only with file = true.
+func TestTokenInTheEnvironment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, &fleet.Task{Name: "main", Identity: &fleet.WorkloadIdentity{Name: "default", Env: true}, Identities: []fleet.WorkloadIdentity{
+			{Name: "aws", Env: true, File: true, ChangeMode: fleet.ChangeRestart},
+		}})
+		mustAccept(t, f.keeper, delivered("default", "one"), delivered("aws", "two"))
+		if err := f.hook.Prepare(t.Context(), f.p); fleet.CodeOf(err) != fleet.CodeUnsupported || len(f.p.Config.Env) > 0 {
+			t.Errorf("without a folder in memory: %v, %q", err, f.p.Config.Env)
+		}
+		f.p.MemoryDir = func() (string, error) { return "/memory", nil }
+		if err := f.hook.Prepare(t.Context(), f.p); err != nil {
+			t.Fatal(err)
+		}
+		if want := map[string]string{"NOMAD_TOKEN": "one", "NOMAD_TOKEN_aws": "two"}; !maps.Equal(f.p.Config.Env, want) || f.p.Config.MemoryDir != "/memory" {
+			t.Errorf("%q, in %q", f.p.Config.Env, f.p.Config.MemoryDir)
+		}
+		f.wantFile("secrets/nomad_aws.jwt", "two")
+		if _, err := os.Stat(filepath.Join(f.p.Config.Dir, "secrets/nomad_token")); err == nil {
+			t.Error("an identity without file = true has a file")
+		}
+	})
+}
+
 // told notes what a task is told.
 type told struct {
 	runner.TaskControl

@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"strings"
 	"time"
 
+	"skerry/drivers"
 	"skerry/edge/artifacts"
 	"skerry/edge/consul"
 	"skerry/edge/identities"
@@ -328,8 +328,11 @@ func (e *Environment) Release(context.Context, fleet.Alloc) error { return nil }
 func (e *Environment) Prepare(_ context.Context, p *runner.Preparation) error {
 	if block := p.Task.Vault; block != nil && e.Vault != nil && block.Env {
 		client := e.Vault.Client()
-		setEnv(p, map[string]string{"VAULT_TOKEN": e.Vault.Token(client.Task(p.Alloc.ID, p.Task.Name, block))},
+		err := setEnv(p, map[string]string{"VAULT_TOKEN": e.Vault.Token(client.Task(p.Alloc.ID, p.Task.Name, block))},
 			map[string]string{"VAULT_ADDR": client.Address(), "VAULT_NAMESPACE": client.Namespace(block.Namespace)})
+		if err != nil {
+			return err
+		}
 	}
 	if p.Task.LogsInToConsul() && e.Consul != nil {
 		client, tokens := e.Consul.Client(), map[string]string{}
@@ -338,20 +341,28 @@ func (e *Environment) Prepare(_ context.Context, p *runner.Preparation) error {
 			tokens = map[string]string{"CONSUL_HTTP_TOKEN": token, "CONSUL_TOKEN": token}
 		}
 		file := p.Folders.SecretsDir + strings.TrimPrefix(fleet.ConsulTokenFile, "secrets")
-		setEnv(p, tokens, map[string]string{"CONSUL_HTTP_ADDR": client.Address(), "CONSUL_HTTP_TOKEN_FILE": file})
+		return setEnv(p, tokens, map[string]string{"CONSUL_HTTP_ADDR": client.Address(), "CONSUL_HTTP_TOKEN_FILE": file})
 	}
 	return nil
 }
 
-// setEnv sets variables of a task, and others where the job has none of its own.
-func setEnv(p *runner.Preparation, variables, others map[string]string) {
-	if p.Config.Env == nil {
-		p.Config.Env = map[string]string{}
-	}
-	maps.Copy(p.Config.Env, variables)
-	for name, value := range others {
-		if _, ofJob := p.Config.Env[name]; !ofJob && value != "" {
-			p.Config.Env[name] = value
+// setEnv sets variables with the tokens of a task, and others where the job has none of its own. Where the environment cannot be
+// kept off the disk, the tokens are in it all the same: the job asks for that, and was told when it was registered.
+func setEnv(p *runner.Preparation, secrets, others map[string]string) error {
+	if len(secrets) > 0 {
+		switch err := p.SetSecretVars(secrets); {
+		case fleet.CodeOf(err) == fleet.CodeUnsupported:
+			p.SetVars(secrets)
+		case err != nil:
+			return drivers.Recoverable(err)
 		}
 	}
+	mine := map[string]string{}
+	for name, value := range others {
+		if _, ofJob := p.Config.Env[name]; !ofJob && value != "" {
+			mine[name] = value
+		}
+	}
+	p.SetVars(mine)
+	return nil
 }
