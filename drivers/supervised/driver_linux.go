@@ -185,7 +185,7 @@ func (d *Driver) prepareStateDir(ctx context.Context, cfg drivers.TaskConfig) (e
 	if err := makeFIFOs(cfg.StateDir); err != nil {
 		return err
 	}
-	return sp.write(cfg.StateDir)
+	return sp.writeRecords(cfg.StateDir)
 }
 
 // removeContainerOfEarlierBoot removes the state that an OCI runtime stored of the task's container before a reboot.

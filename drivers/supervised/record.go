@@ -70,8 +70,8 @@ func (a *arguments) ValidateRecord() error {
 	return nil
 }
 
-// write writes the spec into a state folder, and what it has in memory into that folder.
-func (s spec) write(dir string) error {
+// writeRecords writes the spec into a state folder, and what it has in memory into that folder.
+func (s spec) writeRecords(dir string) error {
 	if s.MemoryDir != "" {
 		if err := record.Write(durable.Swap, s.MemoryDir, argumentsFile, arguments{recordVersion, s.Argv, s.Env}); err != nil {
 			return err
