@@ -82,20 +82,20 @@ func refuseTaskLimits(g *fleet.TaskGroup, t *fleet.Task, can Abilities, ps *flee
 // refuseSecretEnv refuses secrets in the environment of a task, which is on the disk.
 func refuseSecretEnv(t *fleet.Task, ps *fleet.Problems, path string) {
 	refuse := func(field, hint, what string) {
-		ps.AddHint(path+field, hint, "driver %q keeps the environment of task %q on the edge's disk: it cannot have %s", t.Driver, t.Name, what)
+		ps.AddHint(path+field, hint, "%s is not supported with the driver %s, which keeps the environment of task %q on the edge's disk", what, t.Driver, t.Name)
 	}
 	const readFile = "write file = true, and let the task read the file"
 	if t.Identity != nil && t.Identity.Env {
-		refuse(".Identity.Env", readFile, "the token of an identity")
+		refuse(".Identity.Env", readFile, "env of an identity")
 	}
 	for i := range t.Identities {
 		if t.Identities[i].Env {
-			refuse(fmt.Sprintf(".Identities[%d].Env", i), readFile, "the token of an identity")
+			refuse(fmt.Sprintf(".Identities[%d].Env", i), readFile, "env of an identity")
 		}
 	}
 	for i := range t.Templates {
 		if t.Templates[i].Envvars && template.ReadsVault(textOf(&t.Templates[i])) {
-			refuse(fmt.Sprintf(".Templates[%d].Envvars", i), "render a file in the task's secrets folder, and let the task read it", "a secret of Vault")
+			refuse(fmt.Sprintf(".Templates[%d].Envvars", i), "render a file in the task's secrets folder, and let the task read it", "env of a template that reads a secret of Vault")
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestIdentities(t *testing.T) {
 		`"Identities": [{"Name": "a", "File": true, "Offline": true}]`:                                                 "an offline identity needs a ttl",
 		`"Identity": {"File": true, "Offline": true}`:                                                                  "TaskGroups[0].Tasks[0].Identity.TTL",
 		`"Identity": {"Env": true}, "Identities": [{"Name": "a", "Env": true}]`:                                        "",
-		`"Driver": "podman", "Identity": {"Env": true}`:                                                                "Identity.Env: driver \"podman\" keeps the environment of task \"t\" on the edge's disk",
+		`"Driver": "podman", "Identity": {"Env": true}`:                                                                "Identity.Env: env of an identity is not supported with the driver podman",
 		`"Driver": "docker", "Identities": [{"Name": "a", "Env": true}]`:                                               "Identities[0].Env",
 		`"Identities": [{"Name": "a.b"}]`:                                                                              "cannot name an identity",
 		`"Identities": [{"Name": "a"}, {"Name": "a"}]`:                                                                 "defined twice",

@@ -24,7 +24,7 @@ func TestVaultBlocks(t *testing.T) {
 		`"Vault": {"Policies": ["db"]}`:                                         "policies of a vault block is not supported",
 		secret:                                                                  "no vault block",
 		`"Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "",
-		`"Driver": "docker", "Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "keeps the environment of task \"t\" on the edge's disk: it cannot have a secret of Vault",
+		`"Driver": "docker", "Vault": {}, ` + strings.Replace(secret, "{", `{"Envvars": true, `, 1): "env of a template that reads a secret of Vault is not supported with the driver docker",
 	} {
 		job, problems := validate.DecodeJob([]byte(identityJob(task)))
 		if len(problems) == 0 {
