@@ -30,7 +30,7 @@ var publicVars = map[string][]string{"nodesim__nodesim.nomad": {"num_nodes=1", "
 var notSupported = regexp.MustCompile(`^(.*) is not supported yet$`)
 
 // driverLimit is the message about what a driver can do on no machine.
-var driverLimit = regexp.MustCompile(`^driver "[a-z_]+" cannot (run|give|mount) `)
+var driverLimit = regexp.MustCompile(`^driver "[a-z_]+" cannot (run|give|mount) | is not supported with the driver `)
 
 // TestPublicJobFiles holds the table of docs/compatibility.md against the public job files: how many of those that the
 // reference takes are registered, and why the others are not. -rewrite writes the table anew.
