@@ -62,6 +62,7 @@ type Preparation struct {
 	MemoryDir func() (string, error)
 
 	env        taskenv.Env
+	memoryDir  string          // that MemoryDir has made; "": none yet
 	secretVars map[string]bool // set by SetSecretVars
 }
 
@@ -73,8 +74,7 @@ func (p *Preparation) SetVars(vars map[string]string) {
 	maps.Copy(p.Config.Env, vars)
 }
 
-// SetSecretVars sets variables whose values may not be on the disk. It returns a fleet.CodeUnsupported if that is not
-// possible for the task.
+// SetSecretVars sets variables whose values may not be on the disk. Its errors are those of RequireMemory.
 func (p *Preparation) SetSecretVars(vars map[string]string) error {
 	dir, err := p.RequireMemory()
 	if err != nil {
@@ -94,12 +94,18 @@ func (p *Preparation) SetSecretVars(vars map[string]string) error {
 // IsSecretVar reports whether SetSecretVars has set a variable.
 func (p *Preparation) IsSecretVar(name string) bool { return p.secretVars[name] }
 
-// RequireMemory returns the folder for Config.MemoryDir, or a fleet.CodeUnsupported.
-func (p *Preparation) RequireMemory() (string, error) {
-	if p.MemoryDir == nil {
+// RequireMemory returns the folder for Config.MemoryDir. A fleet.CodeUnsupported is final, any other error recoverable.
+func (p *Preparation) RequireMemory() (dir string, err error) {
+	switch {
+	case p.memoryDir != "":
+		return p.memoryDir, nil
+	case p.MemoryDir == nil:
 		return "", fleet.Errorf(fleet.CodeUnsupported, "the environment of the task is on the edge's disk")
 	}
-	return p.MemoryDir()
+	if p.memoryDir, err = p.MemoryDir(); err != nil && fleet.CodeOf(err) != fleet.CodeUnsupported {
+		err = drivers.Recoverable(err)
+	}
+	return p.memoryDir, err
 }
 
 // Replace replaces every known ${…} in s: properties of the node and variables of the task, those of hooks

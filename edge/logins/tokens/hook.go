@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"skerry/drivers"
 	"skerry/edge/artifacts"
 	"skerry/edge/consul"
 	"skerry/edge/identities"
@@ -354,7 +353,7 @@ func setEnv(p *runner.Preparation, secrets, others map[string]string) error {
 		case fleet.CodeOf(err) == fleet.CodeUnsupported:
 			p.SetVars(secrets)
 		case err != nil:
-			return drivers.Recoverable(err)
+			return err
 		}
 	}
 	mine := map[string]string{}
