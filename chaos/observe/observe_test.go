@@ -224,6 +224,21 @@ func TestServed(t *testing.T) {
 	}
 }
 
+// TestStartsElsewhere has a version replace an allocation without another change of its tasks, because its node does not suit any
+// more. It takes a turn only if it was in service.
+func TestStartsElsewhere(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		p := newPairWithAlloc(t)
+		if running {
+			p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: runningRows(t)}}, EvalSeed: "s", Now: 4})
+		}
+		e := p.applyCommand(p.rollsTo(node, func(g *fleet.TaskGroup) { g.Tasks[0].Env = nil }))
+		if len(e.Rollouts) != 1 || len(e.Rollouts[0].Turns) == 1 != running {
+			t.Errorf("running %t: %+v", running, e.Rollouts)
+		}
+	}
+}
+
 // TestRoomIsATurn has a plan stop an allocation to make room for the newest version. The stop is
 // a turn, which lasts until the replacement is healthy. An allocation that the group does not
 // want any more, that an operator stops, or that is evicted takes no turn.

@@ -37,7 +37,7 @@ func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollo
 		if before != nil && before.AllocModifyIndex < a.Index && makesRoom(a.View, before, now.ID) {
 			r.Starting = append(r.Starting, check.Part{Alloc: now.ID, Node: now.NodeID, Site: siteOf(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary()})
 		}
-		if before != nil && isTakenDown(a, before) && before.JobHash != now.JobHash {
+		if before != nil && isTakenDown(a, before) && before.JobHash != now.JobHash && !startsElsewhere(before, now) {
 			r.Turns = append(r.Turns, check.Turn{
 				Alloc: now.ID, Old: before.ID, Node: before.NodeID, Site: siteOf(a.View, before.NodeID), Canary: now.DeploymentStatus.IsCanary(),
 				Served: isInService(before),
@@ -48,6 +48,13 @@ func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollo
 		addStoppedForRoom(a, &rs, &placed[i])
 	}
 	return rs, advances
+}
+
+// startsElsewhere reports whether a version changes nothing of an allocation that was not in service yet: it is only started on
+// another node, because its own does not suit any more. It was out of service before, and has its turn.
+func startsElsewhere(before, now *fleet.Alloc) bool {
+	change := diff.GroupUpdate(before.Job, now.Job, now.TaskGroup)
+	return !isInService(before) && change != diff.GroupDestructive && change != diff.GroupRemoved
 }
 
 // isTakenDown reports whether the entry stopped an allocation that was pending or running on a ready node.
