@@ -242,6 +242,29 @@ func TestStopsOnceWhenBeatsEnd(t *testing.T) {
 	}
 }
 
+// TestStopsWhileABodyIsMissing: the time of the version that runs counts while the job of a newer one is not here yet.
+func TestStopsWhileABodyIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		n.wants["a"] = want("a", time.Minute)
+		n.lastHeartbeat = time.Now()
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		n.withLock(func() {
+			newer := n.wants["a"]
+			newer.Alloc.Job, newer.Alloc.AllocModifyIndex = nil, 2
+			n.wants["a"] = newer
+		})
+		l.TriggerReconcile()
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
+			t.Errorf("it is %s two minutes after the last heartbeat", s.ClientStatus)
+		}
+	})
+}
+
 func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}

@@ -79,6 +79,32 @@ func TestFullDesiredOfALaterSession(t *testing.T) {
 	}
 }
 
+// An edge that lacks the body of a job does not act on the newest version: the state does not say that it has it.
+func TestReceivedWithoutABody(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, options{})
+	h.mustDescribe(node1)
+	h.mustPlace(node1, alloc1)
+	w := h.mustDial(t, node1)
+	_, d := w.openSession(1, "agent-1")
+	w.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: d.Index, Missing: []string{d.Run[0].JobHash}})
+	expect[syncproto.Desired](w, syncproto.StreamDesired) // the body again
+	w.sendMessage(syncproto.StreamUpdates, w.newUpdates(1, running(alloc1)))
+	expect[syncproto.Applied](w, syncproto.StreamUpdates)
+	h.waitForState("the row is in the state", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		if n.Received >= d.Index {
+			t.Errorf("received %d without a body", n.Received)
+		}
+		return n.Applied == 1
+	})
+	w.sendMessage(syncproto.StreamDesired, syncproto.Received{Index: d.Index})
+	h.waitForState("the received index is in the state", func(v *state.View) bool {
+		n, _ := v.Node(node1)
+		return n.Received == d.Index
+	})
+}
+
 // An edge tells the hub which allocations it holds: the hub names those to stop, and shows the unknown ones as
 // orphans.
 func TestHoldings(t *testing.T) {

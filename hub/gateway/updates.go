@@ -41,10 +41,10 @@ func (s *session) submitUpdates(e syncproto.EventUpdates) {
 	}})
 }
 
-// handleReceived notes the newest desired index that the edge has journaled, and queues the job
-// bodies that the edge lacks.
+// handleReceived notes the newest desired index that the edge has journaled with all job bodies, and queues the bodies that
+// the edge lacks: without one it does not act on the newest version.
 func (s *session) handleReceived(r syncproto.Received) {
-	if r.Index > s.received.index {
+	if r.Index > s.received.index && len(r.Missing) == 0 {
 		s.received.index, s.received.since = r.Index, time.Now()
 	}
 	s.desiredSender.recordReceived(r.Index)
