@@ -74,8 +74,8 @@ func (p Absence) isPastLostAfter(since, now time.Time) bool {
 func (p Absence) lengthenHold(alone time.Duration) Absence {
 	switch {
 	case alone <= p.Hold || p.Hold == 0: // with a hold of 0, it is never replaced, or two at once are wanted
-	case alone == fleet.RunsOn:
-		return Absence{Tolerated: true, Reconcile: p.Reconcile, Nomad: p.Nomad}
+	case alone == fleet.RunsOn: // what ends or is given up all the same waits for as long as by its own version
+		p.Tolerated, p.PendingLost, p.LostAfter = true, false, 0
 	default:
 		p.Hold, p.LostAfter = alone, alone
 	}

@@ -163,8 +163,8 @@ func (w *simCluster) storeChange(c reconcile.Change) { w.storeAlloc(c.Apply(w.jo
 func (w *simCluster) storeAlloc(a fleet.Alloc) {
 	a.NextAllocation = w.allocs[a.ID].NextAllocation // the state's
 	a.ModifyTime, a.AllocModifyIndex = w.now.UnixNano(), w.index
-	if before := w.allocs[a.ID]; a.Job != before.Job {
-		a.SetFormerRunsAlone(before.RunsAloneFor(w.nodes[a.NodeID].Received))
+	if n := w.nodes[a.NodeID]; n != nil {
+		a.SetFormerRunsAlone(w.allocs[a.ID].RunsAloneFor(n.Received))
 	}
 	w.allocs[a.ID] = &a
 }

@@ -43,6 +43,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	if a.DesiredStatus != before.DesiredStatus || a.Retired != before.Retired || a.JobHash != before.JobHash || a.JobVersion != before.JobVersion ||
 		a.DeploymentID != before.DeploymentID || !slices.Equal(a.StopWindows, before.StopWindows) ||
 		a.ServerTerminal() && a.DesiredTransition.NoShutdownDelay != before.DesiredTransition.NoShutdownDelay {
+		a.SetFormerRunsAlone(before.RunsAloneFor(receivedBy(nodeTable.currentRow(t, idKey(a.NodeID)))))
 		a.AllocModifyIndex = t.index
 		t.noteDesiredChange(a.NodeID)
 	}
@@ -58,6 +59,14 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 		t.noteFreedNode(a.NodeID)
 	}
 	return a
+}
+
+// receivedBy returns the newest desired index that the edge of a node has; 0 for a node that is not known.
+func receivedBy(n *nodeRow) fleet.Index {
+	if n == nil {
+		return 0
+	}
+	return n.Received
 }
 
 // newAlloc stores a new allocation, whose Job must be set, and counts it in the summaries and its

@@ -241,9 +241,6 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 			a.DeploymentID, a.DeploymentStatus = p.DeploymentID, nil // its health is determined again
 		}
 		n := nodeTable.currentRow(t, idKey(a.NodeID))
-		if a.Job != before.Job && n != nil {
-			a.SetFormerRunsAlone(before.RunsAloneFor(n.Received))
-		}
 		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
 		t.recordPlanDecision(a, &before, p.DesiredDescription, c.Now)
 	})

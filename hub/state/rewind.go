@@ -186,15 +186,25 @@ func (t *tx) keepEndedAllocs(old *View, w *pendingEvals) {
 func (t *tx) keepRunsAlone(old *View, now int64) {
 	for r := range allocTable.scanRows(t.base) {
 		live, known := allocTable.watchRow(old, idKey(r.ID))
-		if !known || r.ClientTerminal() || live.RunsAloneFor(0) <= r.RunsAloneFor(0) {
+		if !known || r.ClientTerminal() {
+			continue
+		}
+		alone := live.runsAlone(old)
+		if alone <= r.RunsAloneFor(receivedBy(nodeTable.currentRow(t, idKey(r.NodeID)))) {
 			continue
 		}
 		t.changeAlloc(r.ID, now, func(a *allocRow) {
-			a.SetFormerRunsAlone(live.RunsAloneFor(0))
+			a.SetFormerRunsAlone(alone)
 			a.AllocModifyIndex = t.index
 			t.noteDesiredChange(a.NodeID)
 		})
 	}
+}
+
+// runsAlone returns for how long the edge may run the allocation without a hub, by what the edge has in a view.
+func (r *allocRow) runsAlone(v *View) time.Duration {
+	n, _ := nodeTable.watchRow(v, idKey(r.NodeID))
+	return r.RunsAloneFor(receivedBy(n))
 }
 
 // keepPlacedAllocs keeps allocations that were placed after the snapshot, if the snapshot has their job.
@@ -208,6 +218,7 @@ func (t *tx) keepPlacedAllocs(old *View, rewound map[fleet.NodeID]bool, w *pendi
 		}
 		a := *r
 		a.ModifyIndex, a.ModifyTime, a.endedBeforeRestore = t.index, w.now, r.EndedOnEdge()
+		a.SetFormerRunsAlone(r.runsAlone(old))
 		if a.FollowupEvalID != "" && evalTable.currentRow(t, idKey(a.FollowupEvalID)) == nil {
 			a.FollowupEvalID = ""
 		}

@@ -81,9 +81,23 @@ func TestShorterTimeCountsWhenItsEdgeHasIt(t *testing.T) {
 	w.wantAlone(time.Minute)
 }
 
+// What an edge has had does not count any more when the hub changes its allocation again, which the edge may never receive.
+func TestFormerTimeEndsWhenItsEdgeHasTheNewest(t *testing.T) {
+	for _, former := range []time.Duration{0, 10 * time.Minute} {
+		w := newRunsAlone(t, former)
+		w.updateInPlace(time.Minute)
+		w.receiveAll()
+		w.missHeartbeats(w.node)
+		w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, w.id)...)
+		w.wantAlone(time.Minute)
+	}
+}
+
 // After a restore an edge may have a version that is forgotten.
 func TestRestoreKeepsHowLongAnEdgeRunsAlone(t *testing.T) {
-	w := newRunsAlone(t, time.Minute)
+	w := newRunsAlone(t, time.Hour)
+	w.updateInPlace(time.Minute)
+	w.receiveAll() // the hour is over, and what the snapshot still has of it hides nothing
 	file := mustPersist(t, w.store)
 	w.updateInPlace(10 * time.Minute)
 	w.receiveAll()
@@ -95,4 +109,15 @@ func TestRestoreKeepsHowLongAnEdgeRunsAlone(t *testing.T) {
 	w.openNextSession(w.node)
 	w.receiveAll()
 	w.wantAlone(time.Minute)
+}
+
+// What an edge had once, and has no longer, is not there again after a restore.
+func TestRestoreForgetsAFormerTime(t *testing.T) {
+	w := newRunsAlone(t, time.Minute)
+	file := mustPersist(t, w.store)
+	w.updateInPlace(10 * time.Minute)
+	w.updateInPlace(2 * time.Minute)
+	w.receiveAll()
+	w.restoreSnapshot(file)
+	w.wantAlone(2 * time.Minute)
 }
