@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -148,8 +150,8 @@ type bundle struct {
 
 // writeConfig makes the bundle's folder and writes its files.
 func (b *bundle) writeConfig(c *supervised.Container, cgroupsPath string) error {
-	for _, dir := range []string{b.dir, c.Root} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
+	for _, dir := range []string{b.dir, c.Root} { // its folder exists: one in memory that was lost is not made on the disk
+		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("make bundle: %w", err)
 		}
 	}

@@ -6,8 +6,8 @@
 // the attempt. An image is unpacked once, into a folder named by its digest, and stays while the state folder of an
 // allocation that has used it exists. It can be unpacked again without a network: the task's folder has its layout.
 //
-// It starts no goroutine. It persists a task's bundle (config.json, resolv.conf, hosts) in the task's state folder, and
-// unpacked images in Config.Images.
+// It starts no goroutine. It persists a task's bundle (config.json, resolv.conf, hosts) in the task's state folder, or in
+// memory if its environment has secrets, and unpacked images in Config.Images.
 package oci
 
 import (

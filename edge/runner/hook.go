@@ -24,6 +24,13 @@ type Hook interface {
 	Release(ctx context.Context, a fleet.Alloc) error
 }
 
+// VarRestorer is implemented by a Hook that sets variables of a task which templates may read.
+type VarRestorer interface {
+	// RestoreVars sets the variables again that Prepare had set, for the watchers of an attempt that an earlier agent has
+	// prepared. What cannot be found any more is left out.
+	RestoreVars(p *Preparation)
+}
+
 // Watcher is implemented by a Hook that has work to do while a task runs.
 type Watcher interface {
 	// Watch is called in a goroutine of its own when an attempt runs, also for an attempt that a restarted
@@ -166,7 +173,23 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 		}
 	}
 	p.Config.Config = p.env.With(p.Config.Env).ReplaceAll(s.task.Config)
+	t.prepared = p
 	return *p.Config, nil
+}
+
+// newWatchPreparation returns the Preparation of the running attempt, with the variables that hooks have set.
+func (t *task) newWatchPreparation(s spec) *Preparation {
+	p := t.newPreparation(s)
+	if t.prepared != nil && t.prepared.Config.ID == p.Config.ID {
+		p.Config.Env, p.secretVars, p.memoryDir = maps.Clone(t.prepared.Config.Env), maps.Clone(t.prepared.secretVars), t.prepared.memoryDir
+		return p
+	}
+	for _, h := range t.runner.factory.Hooks {
+		if r, ok := h.(VarRestorer); ok {
+			r.RestoreVars(p)
+		}
+	}
+	return p
 }
 
 // startWatchers starts the hooks that watch the running attempt. They end with ctx.
@@ -177,7 +200,7 @@ func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
 	}
 	for _, h := range t.runner.factory.Hooks {
 		if w, ok := h.(Watcher); ok {
-			p := t.newPreparation(s)
+			p := t.newWatchPreparation(s)
 			wg.Go(func() { w.Watch(ctx, p, watcherControl{t}) })
 		}
 	}

@@ -20,6 +20,7 @@ type fakeHook struct {
 	prepared []string // value of each Replace
 	released []fleet.AllocID
 	watches  int // that run now
+	watched  []string
 }
 
 func (h *fakeHook) Name() string { return "answer" }
@@ -41,6 +42,7 @@ func (h *fakeHook) Release(_ context.Context, a fleet.Alloc) error {
 
 func (h *fakeHook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
 	h.watches++
+	h.watched = append(h.watched, p.Replace("${PAUSE}"))
 	defer func() { h.watches-- }()
 	select {
 	case <-ctx.Done():
@@ -82,6 +84,9 @@ func TestHooks(t *testing.T) {
 		)
 		if want := []string{"a 90m", "a 90m", "a 90m"}; !slices.Equal(h.prepared, want) {
 			t.Errorf("prepared %q, want %q", h.prepared, want)
+		}
+		if want := []string{"90m", "90m"}; !slices.Equal(h.watched, want) {
+			t.Errorf("watched with %q, want %q", h.watched, want)
 		}
 		if len(h.released) != 1 || h.watches != 0 {
 			t.Errorf("released %v, %d watchers run", h.released, h.watches)

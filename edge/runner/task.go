@@ -44,7 +44,8 @@ type task struct {
 
 	// Owned by the task's goroutine.
 	rec       record
-	hasRecord bool // rec was journaled by a previous agent
+	hasRecord bool         // rec was journaled by a previous agent
+	prepared  *Preparation // of the newest attempt that this agent has prepared; nil: none
 }
 
 // restartRequest asks a task's goroutine for a restart. The reply comes when the restart is journaled.

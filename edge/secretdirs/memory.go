@@ -19,7 +19,10 @@ const memoryMB = 64
 // MemoryDir makes a folder in memory for an attempt of a task, and removes those of its earlier attempts. A
 // fleet.CodeUnsupported says why this machine has none.
 func (h *Hook) MemoryDir(id fleet.AllocID, task string, attempt int) (string, error) {
-	if why := h.why(); why != "" {
+	switch why, err := h.whyUnmountable(); {
+	case err != nil:
+		return "", fmt.Errorf("try to mount a folder in memory: %w", err)
+	case why != "":
 		return "", fleet.Errorf(fleet.CodeUnsupported, "this edge keeps the environment of its tasks on its disk: %s", why)
 	}
 	h.memory.Lock()

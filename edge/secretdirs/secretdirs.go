@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"skerry/drivers"
 	"skerry/edge/runner"
@@ -45,7 +46,10 @@ type Config struct {
 // Hook mounts the secrets folders of tasks. It implements runner.Hook. Its methods may be called from any goroutine.
 type Hook struct {
 	cfg Config
-	why func() string // why nothing can be mounted; "": it can
+
+	probing sync.Mutex
+	probed  bool   // reason is known
+	reason  string // why nothing can be mounted; "": it can
 
 	memory sync.Mutex // held while something below Config.Memory is made or removed
 }
@@ -55,26 +59,33 @@ func New(cfg Config) (*Hook, error) {
 	if !filepath.IsAbs(cfg.Allocs) || !filepath.IsAbs(cfg.Memory) || cfg.Log == nil {
 		return nil, errors.New("make the hook of secrets folders: two absolute folders and a logger are required")
 	}
-	h := &Hook{cfg: cfg}
-	h.why = sync.OnceValue(func() string {
-		why := h.tryMount()
-		if why == "" {
-			cfg.Log.Info("secrets folders of tasks are in memory")
-		} else {
-			cfg.Log.Warn("secrets folders of tasks are on the disk", "reason", why)
-		}
-		return why
-	})
-	return h, nil
+	return &Hook{cfg: cfg}, nil
 }
 
-// tryMount returns why nothing can be mounted for tasks, or "".
-func (h *Hook) tryMount() string {
-	why, err := h.attachProbe()
-	if err != nil {
-		return err.Error()
+// lacks are the errors of something that is exhausted now and may be there later.
+var lacks = []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN, syscall.EINTR, syscall.EIO}
+
+// whyUnmountable returns why nothing can be mounted for tasks on this machine, or "". After an error it is not known yet.
+func (h *Hook) whyUnmountable() (string, error) {
+	h.probing.Lock()
+	defer h.probing.Unlock()
+	if h.probed {
+		return h.reason, nil
 	}
-	return why
+	why, err := h.attachProbe()
+	switch {
+	case err != nil && slices.ContainsFunc(lacks, func(lack error) bool { return errors.Is(err, lack) }):
+		return "", err
+	case err != nil:
+		why = err.Error()
+	}
+	h.probed, h.reason = true, why
+	if why == "" {
+		h.cfg.Log.Info("secrets folders of tasks are in memory")
+	} else {
+		h.cfg.Log.Warn("secrets folders of tasks are on the disk", "reason", why)
+	}
+	return why, nil
 }
 
 // attachProbe mounts a small file system beside the allocations, and removes it again.
@@ -111,7 +122,7 @@ func (h *Hook) mountSource() string { return SourcePrefix + string(h.cfg.BootID)
 
 // Attributes returns the node's attributes that say that secrets folders, and environments with secrets, are in memory.
 func (h *Hook) Attributes() map[string]string {
-	if h.why() != "" {
+	if why, err := h.whyUnmountable(); why != "" || err != nil {
 		return nil
 	}
 	return map[string]string{fleet.AttributeSecretsInMemory: "1", fleet.AttributeEnvInMemory: "1"}
@@ -123,8 +134,8 @@ func (h *Hook) Name() string { return "secrets folder" }
 // Prepare implements runner.Hook: it mounts the task's secrets folder unless it is mounted. The files in a folder on the
 // disk, which an earlier release or an agent without root left there, are removed first.
 func (h *Hook) Prepare(_ context.Context, p *runner.Preparation) error {
-	if h.why() != "" {
-		return nil
+	if why, err := h.whyUnmountable(); why != "" || err != nil {
+		return drivers.Recoverable(err)
 	}
 	size := p.Task.Resources.SecretsMB
 	if size == 0 {

@@ -130,10 +130,10 @@ func digestOf(t *fleet.Template) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// writeDestination replaces the file of a template as a whole.
-func writeDestination(p *runner.Preparation, t *fleet.Template, text string) error {
+// writeDestination replaces the file of a template as a whole. Secrets for the environment are written into a secrets folder only.
+func writeDestination(p *runner.Preparation, t *fleet.Template, r rendering) error {
 	dest, err := artifacts.Destination(p, t.DestPath, "local")
-	if err != nil {
+	if err != nil || r.Secret && t.Envvars && !artifacts.IsSecret(dest) {
 		return err
 	}
 	perms, err := strconv.ParseUint(t.Perms, 8, 12)
@@ -143,7 +143,7 @@ func writeDestination(p *runner.Preparation, t *fleet.Template, text string) err
 	if err != nil {
 		return fleet.Errorf(fleet.CodeInvalid, "the mode %q of %s is not octal", t.Perms, t.DestPath)
 	}
-	if err := artifacts.ReplaceFile(p, dest, artifacts.File{Text: text, Mode: fs.FileMode(perms), Uid: t.Uid, Gid: t.Gid}); err != nil {
+	if err := artifacts.ReplaceFile(p, dest, artifacts.File{Text: r.Text, Mode: fs.FileMode(perms), Uid: t.Uid, Gid: t.Gid}); err != nil {
 		return artifacts.ExplainFullSecrets(err, p, dest)
 	}
 	return nil

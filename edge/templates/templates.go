@@ -114,13 +114,7 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 		}
 	}
 	if t.Envvars {
-		vars, err := parseEnv(last.Text)
-		if err != nil {
-			return fmt.Errorf("read the variables of %s: %w", what, err)
-		}
-		if !last.Secret {
-			p.SetVars(vars)
-		} else if err := p.SetSecretVars(vars); err != nil {
+		if err := setVars(p, last); err != nil {
 			return fmt.Errorf("set the variables of %s: %w", what, err)
 		}
 	}
@@ -130,7 +124,29 @@ func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int
 		}
 		h.cfg.Log.Warn("rendering of a template not recorded", "alloc_id", string(p.Alloc.ID), "task", p.Task.Name, "error", err)
 	}
-	return writeDestination(p, t, last.Text)
+	return writeDestination(p, t, last)
+}
+
+// setVars sets the variables of a rendering.
+func setVars(p *runner.Preparation, r rendering) error {
+	vars, err := parseEnv(r.Text)
+	if err != nil {
+		return err
+	}
+	if r.Secret {
+		return p.SetSecretVars(vars)
+	}
+	p.SetVars(vars)
+	return nil
+}
+
+// RestoreVars implements runner.VarRestorer.
+func (h *Hook) RestoreVars(p *runner.Preparation) {
+	for i := range p.Task.Templates {
+		if r, known := h.readRendering(p, i); known && p.Task.Templates[i].Envvars {
+			_ = setVars(p, r) // it was set before
+		}
+	}
 }
 
 // awaitServer renders a template again until Vault or Consul has what it reads, and says once that the task waits. The task's tokens

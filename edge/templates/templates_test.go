@@ -470,6 +470,7 @@ func TestSecretVariables(t *testing.T) {
 		fleet.Template{EmbeddedTmpl: `{{ env "PIN" }}`, DestPath: "secrets/pin"},
 		fleet.Template{EmbeddedTmpl: `{{ envOrDefault "PIN" "" }}`, DestPath: "secrets/again"},
 		fleet.Template{EmbeddedTmpl: `{{ mustEnv "PIN" }}`, DestPath: "secrets/must"},
+		fleet.Template{EmbeddedTmpl: `ALSO={{ env "PIN" }}`, DestPath: "local/also.env", Envvars: true},
 	)
 	m.key, _ = machinekey.New()
 	m.mustFail(t, "has env = true: this edge has no memory", false)
@@ -481,7 +482,15 @@ func TestSecretVariables(t *testing.T) {
 	if p.Config.MemoryDir != "/memory" || p.Config.Env["PIN"] != "10.0.0.1" || p.Config.Env["OPEN"] != "1" {
 		t.Errorf("%+v", p.Config)
 	}
-	for i, sealed := range []bool{false, true, false, true, true, true} {
+	m.mustHave(t, "web/secrets/pin.env", "PIN=10.0.0.1")
+	if _, err := os.Stat(filepath.Join(m.dir, "allocs/a/web/local/also.env")); err == nil {
+		t.Error("a secret of the environment is in a file on the disk")
+	}
+	later := m.preparation() // of another agent
+	if m.hook().RestoreVars(later); later.Config.Env["ALSO"] != "10.0.0.1" || !later.IsSecretVar("ALSO") || later.IsSecretVar("OPEN") {
+		t.Errorf("the variables again: %q", later.Config.Env)
+	}
+	for i, sealed := range []bool{false, true, false, true, true, true, true} {
 		record, err := os.ReadFile(filepath.Join(m.dir, "tasks/a/web", fmt.Sprintf("template-%d", i)))
 		if err != nil || strings.Contains(string(record), "10.0.0.1") || strings.Contains(string(record), "Sealed") != sealed {
 			t.Errorf("template %d: %s, %v", i+1, record, err)

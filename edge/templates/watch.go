@@ -103,7 +103,7 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 	if err := w.hook.writeRendering(w.p, i, next); err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
-	if err := writeDestination(w.p, &w.p.Task.Templates[i], next.Text); err != nil {
+	if err := writeDestination(w.p, &w.p.Task.Templates[i], next); err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
 	return next.Pending, nil

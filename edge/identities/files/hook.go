@@ -7,10 +7,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"skerry/drivers"
 	"skerry/edge/artifacts"
 	"skerry/edge/identities"
 	"skerry/edge/runner"
@@ -54,11 +57,49 @@ func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
 		if !all[i].Env {
 			continue
 		}
-		if err := p.SetSecretVars(map[string]string{all[i].EnvName(): token}); err != nil {
+		if err := setToken(p, &all[i], token); err != nil {
 			return fmt.Errorf("set %s: %w", all[i].EnvName(), err)
 		}
 	}
 	return nil
+}
+
+// setToken sets the variable of an identity, and notes in memory which token the task has.
+func setToken(p *runner.Preparation, w *fleet.WorkloadIdentity, token string) error {
+	if err := p.SetSecretVars(map[string]string{w.EnvName(): token}); err != nil {
+		return err
+	}
+	return drivers.Recoverable(os.WriteFile(filepath.Join(p.Config.MemoryDir, w.EnvName()), []byte(token), 0o600))
+}
+
+// RestoreVars implements runner.VarRestorer.
+func (h *Hook) RestoreVars(p *runner.Preparation) {
+	for _, w := range p.Task.ExposedIdentities() {
+		if !w.Env {
+			continue
+		}
+		if token, err := noteOfToken(p, &w); err == nil {
+			_ = p.SetSecretVars(map[string]string{w.EnvName(): token}) // the folder in memory is there
+		}
+	}
+}
+
+// noteOfToken returns the token that a task has in its environment.
+func noteOfToken(p *runner.Preparation, w *fleet.WorkloadIdentity) (string, error) {
+	dir, err := p.RequireMemory()
+	if err != nil {
+		return "", err
+	}
+	text, err := os.ReadFile(filepath.Join(dir, w.EnvName()))
+	return string(text), err
+}
+
+// tokenOfTask returns the token that a running task has of an identity.
+func tokenOfTask(p *runner.Preparation, w *fleet.WorkloadIdentity) (string, error) {
+	if w.File {
+		return readToken(p, w)
+	}
+	return noteOfToken(p, w)
 }
 
 // waitForToken returns the token of an identity, once there is one.
@@ -113,9 +154,9 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 	w := &watch{hook: h, p: p, control: control, written: map[string]string{}}
 	for i := range all {
 		token, _, _ := h.Keeper.Token(p.Alloc.ID, p.Task.Name, all[i].Name)
-		if text, err := readToken(p, &all[i]); all[i].File && err == nil {
+		if text, err := tokenOfTask(p, &all[i]); err == nil {
 			token = text
-		} // else there is none, or the task has removed it
+		} // else the task has removed its file
 		w.written[all[i].Name] = token
 	}
 	for len(all) > 0 {

@@ -134,24 +134,43 @@ func TestPrepare(t *testing.T) {
 // TestTokenInTheEnvironment: with env = true a token is a secret variable by Nomad's name, and in a file only with file = true.
 func TestTokenInTheEnvironment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, &fleet.Task{Name: "main", Identity: &fleet.WorkloadIdentity{Name: "default", Env: true}, Identities: []fleet.WorkloadIdentity{
-			{Name: "aws", Env: true, File: true, ChangeMode: fleet.ChangeRestart},
+		f := newFixture(t, &fleet.Task{Name: "main", Identity: &fleet.WorkloadIdentity{Name: "default", Env: true, ChangeMode: fleet.ChangeRestart}, Identities: []fleet.WorkloadIdentity{
+			{Name: "aws", Env: true, File: true},
 		}})
 		mustAccept(t, f.keeper, delivered("default", "one"), delivered("aws", "two"))
 		if err := f.hook.Prepare(t.Context(), f.p); fleet.CodeOf(err) != fleet.CodeUnsupported || len(f.p.Config.Env) > 0 {
 			t.Errorf("without a folder in memory: %v, %q", err, f.p.Config.Env)
 		}
-		f.p.MemoryDir = func() (string, error) { return "/memory", nil }
+		memory := t.TempDir()
+		f.p.MemoryDir = func() (string, error) { return memory, nil }
 		if err := f.hook.Prepare(t.Context(), f.p); err != nil {
 			t.Fatal(err)
 		}
-		if want := map[string]string{"NOMAD_TOKEN": "one", "NOMAD_TOKEN_aws": "two"}; !maps.Equal(f.p.Config.Env, want) || f.p.Config.MemoryDir != "/memory" {
+		if want := map[string]string{"NOMAD_TOKEN": "one", "NOMAD_TOKEN_aws": "two"}; !maps.Equal(f.p.Config.Env, want) || f.p.Config.MemoryDir != memory {
 			t.Errorf("%q, in %q", f.p.Config.Env, f.p.Config.MemoryDir)
 		}
 		f.wantFile("secrets/nomad_aws.jwt", "two")
 		if _, err := os.Stat(filepath.Join(f.p.Config.Dir, "secrets/nomad_token")); err == nil {
 			t.Error("an identity without file = true has a file")
 		}
+
+		mustAccept(t, f.keeper, delivered("default", "three")) // while no agent ran
+		later := *f.p
+		later.Config = &drivers.TaskConfig{Dir: f.p.Config.Dir, SecretsDir: f.p.Config.SecretsDir}
+		if f.hook.RestoreVars(&later); later.Config.Env["NOMAD_TOKEN"] != "one" || !later.IsSecretVar("NOMAD_TOKEN_aws") {
+			t.Errorf("the task has %q", later.Config.Env)
+		}
+		control := &told{}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); f.hook.Watch(ctx, &later, control) }()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := control.take(); got != "restart: Renewed identity: default" {
+			t.Errorf("the task was told %q", got)
+		}
+		cancel()
+		<-done
 	})
 }
 

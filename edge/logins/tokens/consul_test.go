@@ -74,6 +74,13 @@ func TestConsulTokenOfATask(t *testing.T) {
 			if err := environment.Prepare(t.Context(), f.p); err != nil || !maps.Equal(f.p.Config.Env, want) {
 				t.Errorf("env %v: %v: %v", env, err, f.p.Config.Env)
 			}
+			if said := f.events.Take(); strings.Contains(said, "on the edge's disk, has CONSUL_HTTP_TOKEN and CONSUL_TOKEN") != env {
+				t.Errorf("env %v: told %q", env, said)
+			}
+		}
+		f.p.MemoryDir, f.p.Config.Env = func() (string, error) { return "/memory", nil }, nil
+		if err := environment.Prepare(t.Context(), f.p); err != nil || f.p.Config.MemoryDir != "/memory" || f.p.Config.Env["CONSUL_TOKEN"] != first || f.events.Take() != "" {
+			t.Errorf("in memory: %v: %+v", err, f.p.Config)
 		}
 		stop := f.watch()
 		time.Sleep(10 * time.Hour)

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -327,7 +329,7 @@ func (e *Environment) Release(context.Context, fleet.Alloc) error { return nil }
 func (e *Environment) Prepare(_ context.Context, p *runner.Preparation) error {
 	if block := p.Task.Vault; block != nil && e.Vault != nil && block.Env {
 		client := e.Vault.Client()
-		err := setEnv(p, map[string]string{"VAULT_TOKEN": e.Vault.Token(client.Task(p.Alloc.ID, p.Task.Name, block))},
+		err := setEnv(p, fleet.TaskVault, map[string]string{"VAULT_TOKEN": e.Vault.Token(client.Task(p.Alloc.ID, p.Task.Name, block))},
 			map[string]string{"VAULT_ADDR": client.Address(), "VAULT_NAMESPACE": client.Namespace(block.Namespace)})
 		if err != nil {
 			return err
@@ -340,18 +342,22 @@ func (e *Environment) Prepare(_ context.Context, p *runner.Preparation) error {
 			tokens = map[string]string{"CONSUL_HTTP_TOKEN": token, "CONSUL_TOKEN": token}
 		}
 		file := p.Folders.SecretsDir + strings.TrimPrefix(fleet.ConsulTokenFile, "secrets")
-		return setEnv(p, tokens, map[string]string{"CONSUL_HTTP_ADDR": client.Address(), "CONSUL_HTTP_TOKEN_FILE": file})
+		return setEnv(p, fleet.TaskConsul, tokens, map[string]string{"CONSUL_HTTP_ADDR": client.Address(), "CONSUL_HTTP_TOKEN_FILE": file})
 	}
 	return nil
 }
 
 // setEnv sets variables with the tokens of a task, and others where the job has none of its own. Where the environment cannot be
-// kept off the disk, the tokens are in it all the same: the job asks for that, and was told when it was registered.
-func setEnv(p *runner.Preparation, secrets, others map[string]string) error {
+// kept off the disk, the tokens are in it all the same, as the job asks for, and an event says so.
+func setEnv(p *runner.Preparation, event string, secrets, others map[string]string) error {
 	if len(secrets) > 0 {
 		switch err := p.SetSecretVars(secrets); {
 		case fleet.CodeOf(err) == fleet.CodeUnsupported:
 			p.SetVars(secrets)
+			what := strings.Join(slices.Sorted(maps.Keys(secrets)), " and ")
+			if err := p.Event(event, fmt.Sprintf("The environment, which is on the edge's disk, has %s: %v", what, err)); err != nil {
+				return err
+			}
 		case err != nil:
 			return err
 		}
