@@ -24,7 +24,7 @@ func TestRehearsalIsWhatHappens(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "rehearsal", "--proxy", "--dir", dir,
 		"--job", examples("shop.hcl"), "--job", examples("prices.hcl"), "--job", examples("payments.hcl"),
 		"--var", "lost_after=20s", "--var", "stop_after=15s", "--var", "copies=3",
-		"--fleet", examples("fleet.yaml"), "--cut", "3@10s:40s", "--for", "65s",
+		"--fleet", examples("fleet.yaml"), "--cut", "3@20s:40s", "--for", "75s", // a start may be late by the tolerance
 		"--heartbeat-min-ttl", "5s", "--heartbeat-grace", "5s", "--backoff-cap", "2s", "--tolerance", "15s")
 	said, err := cmd.CombinedOutput()
 	t.Logf("%s", said)
