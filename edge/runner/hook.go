@@ -177,11 +177,12 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 	return *p.Config, nil
 }
 
-// newWatchPreparation returns the Preparation of the running attempt, with the variables that hooks have set.
+// newWatchPreparation returns the Preparation of the running attempt, with the variables that hooks have set. Each watcher gets
+// a copy.
 func (t *task) newWatchPreparation(s spec) *Preparation {
 	p := t.newPreparation(s)
 	if t.prepared != nil && t.prepared.Config.ID == p.Config.ID {
-		p.Config.Env, p.secretVars, p.memoryDir = maps.Clone(t.prepared.Config.Env), maps.Clone(t.prepared.secretVars), t.prepared.memoryDir
+		p.Config.Env, p.secretVars, p.memoryDir = t.prepared.Config.Env, t.prepared.secretVars, t.prepared.memoryDir
 		return p
 	}
 	for _, h := range t.runner.factory.Hooks {
@@ -192,15 +193,24 @@ func (t *task) newWatchPreparation(s spec) *Preparation {
 	return p
 }
 
+// copyForWatcher returns a copy whose variables a watcher may change.
+func (p *Preparation) copyForWatcher() *Preparation {
+	c, cfg := *p, *p.Config
+	cfg.Env = maps.Clone(cfg.Env)
+	c.Config, c.secretVars = &cfg, maps.Clone(p.secretVars)
+	return &c
+}
+
 // startWatchers starts the hooks that watch the running attempt. They end with ctx.
 func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
 	s, err := t.currentSpec()
 	if err != nil {
 		return // the newest version has no such task: this one will be stopped
 	}
+	shared := t.newWatchPreparation(s)
 	for _, h := range t.runner.factory.Hooks {
 		if w, ok := h.(Watcher); ok {
-			p := t.newWatchPreparation(s)
+			p := shared.copyForWatcher()
 			wg.Go(func() { w.Watch(ctx, p, watcherControl{t}) })
 		}
 	}
