@@ -51,12 +51,9 @@ func (h *Hook) MemoryDir(id fleet.AllocID, task string, attempt int) (string, er
 
 // mountMemory mounts Config.Memory unless it is mounted, and returns its path without links.
 func (h *Hook) mountMemory() (string, error) {
-	if err := os.MkdirAll(h.cfg.Memory, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder in memory: %w", err)
-	}
-	dir, err := filepath.EvalSymlinks(h.cfg.Memory)
+	dir, err := resolveFolder(h.cfg.Memory)
 	if err != nil {
-		return "", fmt.Errorf("find the folder in memory: %w", err)
+		return "", err
 	}
 	return dir, h.ensureMount(dir, memoryMB)
 }

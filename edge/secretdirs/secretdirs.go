@@ -90,7 +90,7 @@ func (h *Hook) whyUnmountable() (string, error) {
 
 // attachProbe mounts a small file system beside the allocations, and removes it again.
 func (h *Hook) attachProbe() (why string, err error) {
-	allocs, err := h.resolveFolder()
+	allocs, err := resolveFolder(h.cfg.Allocs)
 	if err != nil {
 		return "", err
 	}
@@ -105,14 +105,14 @@ func (h *Hook) attachProbe() (why string, err error) {
 	return "", errors.Join(err, tmpfs.DetachBelow(dir, SourcePrefix), os.Remove(dir))
 }
 
-// resolveFolder makes the folder of the allocations, and returns it as the list of mounts shows it: without links.
-func (h *Hook) resolveFolder() (string, error) {
-	if err := os.MkdirAll(h.cfg.Allocs, 0o700); err != nil {
-		return "", fmt.Errorf("make the folder of allocations: %w", err)
+// resolveFolder makes a folder, and returns it as the list of mounts shows it: without links.
+func resolveFolder(path string) (string, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return "", fmt.Errorf("make the folder %s: %w", path, err)
 	}
-	dir, err := filepath.EvalSymlinks(h.cfg.Allocs)
+	dir, err := filepath.EvalSymlinks(path)
 	if err != nil {
-		return "", fmt.Errorf("find the folder of allocations: %w", err)
+		return "", fmt.Errorf("find the folder %s: %w", path, err)
 	}
 	return dir, nil
 }
@@ -145,7 +145,7 @@ func (h *Hook) Prepare(_ context.Context, p *runner.Preparation) error {
 }
 
 func (h *Hook) mountFolder(id fleet.AllocID, task string, sizeMB int) error {
-	allocs, err := h.resolveFolder()
+	allocs, err := resolveFolder(h.cfg.Allocs)
 	if err != nil {
 		return err
 	}
