@@ -53,8 +53,11 @@ func rolloutChanges(a consensus.Applied, placed []fleet.Alloc) (rs []check.Rollo
 // startsElsewhere reports whether a version changes nothing of an allocation that was not in service yet: it is only started on
 // another node, because its own does not suit any more. It was out of service before, and has its turn.
 func startsElsewhere(before, now *fleet.Alloc) bool {
+	if isInService(before) {
+		return false
+	}
 	change := diff.GroupUpdate(before.Job, now.Job, now.TaskGroup)
-	return !isInService(before) && change != diff.GroupDestructive && change != diff.GroupRemoved
+	return change == diff.GroupSame || change == diff.GroupInPlace
 }
 
 // isTakenDown reports whether the entry stopped an allocation that was pending or running on a ready node.

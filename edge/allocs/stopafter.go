@@ -102,8 +102,10 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	for _, id := range sortedKeys(desired) {
 		w := desired[id]
 		alone := a.timeWithoutHub(id, away)
-		if u := a.activeAllocOf(id); u != nil && w.Alloc.Job == nil { // the body of its newest version is not here yet
-			w.Alloc.Job = u.alloc.Job
+		if w.Alloc.Job == nil { // the body of its newest version is not here yet
+			if u := a.activeAllocOf(id); u != nil {
+				w.Alloc.Job = u.alloc.Job
+			}
 		}
 		after, ok := stopAfter(w)
 		if !ok || w.Stop || states[id].Terminal() || states[id].Held != nil { // a held one has no running tasks
