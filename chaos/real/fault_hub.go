@@ -76,9 +76,10 @@ func pauseMember(ctx context.Context, who *cluster.Member) (engine.Active, error
 		},
 	}
 	pid := who.Pid()
-	if err := who.Pause(); errors.Is(err, os.ErrProcessDone) {
+	switch err := who.Pause(); {
+	case errors.Is(err, os.ErrProcessDone):
 		return a, nil
-	} else if err != nil {
+	case err != nil:
 		return a, fmt.Errorf("pause %s: %w", name, err)
 	}
 	err := cluster.Eventually(ctx, 5*time.Second, name+" stands still", func(context.Context) string {

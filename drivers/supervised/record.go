@@ -25,7 +25,7 @@ const (
 // argumentsFile is the record in the folder in memory of a task with secrets in its environment.
 const argumentsFile = "arguments.json"
 
-// recordVersion is the version of all three records. Later releases read all versions, because tasks survive an
+// recordVersion is the version of all records. Later releases read all versions, because tasks survive an
 // upgrade of the agent. Since version 2 the spec has a user, a namespace, a cgroup and a container.
 const recordVersion = 2
 

@@ -81,7 +81,7 @@ func TestShorterTimeCountsWhenItsEdgeHasIt(t *testing.T) {
 	w.wantAlone(time.Minute)
 }
 
-// What an edge has had does not count any more when the hub changes its allocation again, which the edge may never receive.
+// A time that the edge has had does not count any more when the hub changes its allocation again, which the edge may never receive.
 func TestFormerTimeEndsWhenItsEdgeHasTheNewest(t *testing.T) {
 	for _, former := range []time.Duration{0, 10 * time.Minute} {
 		w := newRunsAlone(t, former)
@@ -111,7 +111,7 @@ func TestRestoreKeepsHowLongAnEdgeRunsAlone(t *testing.T) {
 	w.wantAlone(time.Minute)
 }
 
-// What an edge had once, and has no longer, is not there again after a restore.
+// A time that the edge had once, and has no longer, is not there again after a restore.
 func TestRestoreForgetsAFormerTime(t *testing.T) {
 	w := newRunsAlone(t, time.Minute)
 	file := mustPersist(t, w.store)
