@@ -2,9 +2,11 @@ package docker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -226,6 +228,112 @@ func TestDaemonComesBackWithoutContainers(t *testing.T) {
 			t.Errorf("Recover: %v, want %v", err, drivers.ErrTaskGone)
 		}
 	})
+}
+
+// A daemon that dies between a container's start and its own record of the start comes back without knowing that the
+// container runs, as does one whose records are lost. The container's processes do not run on beside the next attempt.
+func TestDaemonForgetsARunningContainer(t *testing.T) {
+	for _, d := range daemons {
+		if d.name != docker.Docker { // Podman has no daemon that could forget
+			continue
+		}
+		t.Run("never started", func(t *testing.T) { testForgottenContainer(t, d, mustMarkAsCreated, true) })
+		t.Run("no record", func(t *testing.T) { testForgottenContainer(t, d, mustRemoveRecords, false) })
+	}
+}
+
+// testForgottenContainer checks that containers end whose records forget has changed. isListed says whether the daemon
+// still lists them.
+func testForgottenContainer(t *testing.T, d *daemon, forget func(tb testing.TB, records string), isListed bool) {
+	d.mustRun(t)
+	dir := t.TempDir()
+	driver := d.mustDriver(t, "boot", func(c *docker.Config) { c.DataDir = dir })
+	newRun := func(name string) (drivers.TaskConfig, drivers.Handle, drivers.Task, int) {
+		before, err := d.FirstProcesses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := newTaskConfig(t, name, "while :; do sleep 100 & wait $!; done")
+		h, task := mustStart(t, driver, cfg)
+		after, err := d.FirstProcesses()
+		after = slices.DeleteFunc(after, func(pid int) bool { return slices.Contains(before, pid) })
+		if err != nil || len(after) != 1 {
+			t.Fatalf("%d new containers run, %v", len(after), err)
+		}
+		return cfg, h, task, after[0]
+	}
+	_, _, task, pidOfWaited := newRun("waited")
+	recovered, h, _, pidOfRecovered := newRun("recovered")
+	retried, _, _, pidOfRetried := newRun("retried")
+	ids, err := filepath.Glob(filepath.Join(d.Dir, "data", "containers", "*"))
+	if err != nil || len(ids) < 3 {
+		t.Fatalf("the records of %d containers, %v", len(ids), err)
+	}
+	d.Stop(syscall.SIGKILL)
+	for _, records := range ids {
+		forget(t, records)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	expectRun := func(what string, pid int, want bool) {
+		t.Helper()
+		if pids, err := d.FirstProcesses(); err != nil || slices.Contains(pids, pid) != want {
+			t.Errorf("%s: the container's process runs: %v, want %v (%v)", what, !want, want, err)
+		}
+	}
+	expectRun("before", pidOfRetried, true)
+	expectRun("before", pidOfRecovered, true)
+
+	if _, err := driver.Recover(t.Context(), recovered, h); !errors.Is(err, drivers.ErrTaskGone) {
+		t.Errorf("Recover: %v, want %v", err, drivers.ErrTaskGone)
+	}
+	expectRun("after Recover", pidOfRecovered, false)
+
+	if exit := mustExit(t, waiting(t, task)); exit.Success() {
+		t.Errorf("%+v, want it lost", exit)
+	}
+	expectRun("after Wait", pidOfWaited, false)
+
+	if isListed { // else nothing leads from the task to its container
+		next := retried
+		next.ID, next.StateDir = "alloc-1/retried/2", filepath.Join(filepath.Dir(retried.StateDir), "2")
+		mustStart(t, driver, next)
+		expectRun("after the next attempt's start", pidOfRetried, false)
+	}
+}
+
+// mustRemoveRecords removes a container's records.
+func mustRemoveRecords(tb testing.TB, records string) {
+	tb.Helper()
+	if err := os.RemoveAll(records); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// mustMarkAsCreated changes a container's record to that of a container that was never started.
+func mustMarkAsCreated(tb testing.TB, records string) {
+	tb.Helper()
+	path := filepath.Join(records, "config.v2.json")
+	content, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var record map[string]any
+	if err := json.Unmarshal(content, &record); err != nil {
+		tb.Fatal(err)
+	}
+	state, is := record["State"].(map[string]any)
+	if !is {
+		tb.Fatalf("%s has no state", path)
+	}
+	state["Running"], state["Pid"], state["StartedAt"] = false, 0, "0001-01-01T00:00:00Z"
+	if content, err = json.Marshal(record); err == nil {
+		err = os.WriteFile(path, content, 0o600)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // mustRemoveContainers removes all containers behind the driver's back.

@@ -64,14 +64,6 @@ func hardLimits() (files, processes int64) {
 	return limit(unix.RLIMIT_NOFILE, 1<<20), limit(unix.RLIMIT_NPROC, podmanProcesses)
 }
 
-// killInContainer kills a process if it belongs to a container.
-func killInContainer(pid int, containerID string) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err == nil && pid > 1 && strings.Contains(string(b), containerID) {
-		_ = unix.Kill(pid, unix.SIGKILL)
-	}
-}
-
 // kernelBootID returns the kernel's boot id; "" if it cannot be read.
 func kernelBootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")

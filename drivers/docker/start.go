@@ -183,6 +183,9 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 		return nil, err
 	}
 	if found == nil || was.ContainerID != "" && was.ContainerID != found.ID || isUnstarted(found.State) {
+		if err := d.endForgotten(ctx, found, was.ContainerID); err != nil {
+			return nil, err
+		}
 		return nil, drivers.ErrTaskGone
 	}
 	t.container, t.logPath, t.tty = found.ID, found.LogPath, found.Config.Tty
@@ -198,6 +201,21 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 		t.seenEnded.Store(true)
 	}
 	return t, nil
+}
+
+// endForgotten ends the processes of a container that the daemon has forgotten: found, if it says that it never ran, or the
+// one with the id. The daemon knows that id if this task's folder is a copy: the container is that of the original.
+func (d *Driver) endForgotten(ctx context.Context, found *container.InspectResponse, id string) error {
+	if found != nil && isUnstarted(found.State) {
+		return d.endProcesses(ctx, found.ID)
+	}
+	if id == "" {
+		return nil
+	}
+	if known, err := d.inspectContainer(ctx, id, requestTimeout); err != nil || known != nil {
+		return err
+	}
+	return d.endProcesses(ctx, id)
 }
 
 // findContainer returns a task's container, or nil. It looks for the name, which contains the identity of the state
@@ -234,15 +252,19 @@ func (d *Driver) handleOf(taskID, containerID string) (drivers.Handle, error) {
 	return drivers.Handle{Driver: d.cfg.Name, Version: recordVersion, TaskID: taskID, State: state}, nil
 }
 
-// removeContainer kills and removes a container with its anonymous volumes. A missing one is no error.
+// removeContainer kills and removes a container with its anonymous volumes. A missing one is no error. None of its
+// processes runs afterwards.
 func (d *Driver) removeContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	_, err := d.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
-		return nil // another request has removed it or is removing it
+		err = nil // another request has removed it or is removing it
 	}
-	return d.daemonError("remove container "+fleet.Short(id), err)
+	if err != nil {
+		return d.daemonError("remove container "+fleet.Short(id), err)
+	}
+	return d.endProcesses(ctx, id)
 }
 
 // removeFailedContainer removes a container whose start failed. A caller that has given up does not wait for a daemon that

@@ -55,13 +55,13 @@ func (t *task) readExit() bool {
 	return true
 }
 
-// Ended reports whether the container has ended. It asks the daemon, for a short time.
+// Ended reports whether the container has ended, and none of its processes runs. It asks the daemon, for a short time.
 func (t *task) Ended() bool {
 	if t.seenEnded.Load() || t.readExit() {
 		return true
 	}
 	c, err := t.driver.inspectContainer(context.Background(), t.container, endedTimeout)
-	if err == nil && (c == nil || isEnded(c.State)) {
+	if err == nil && !mayRun(c) && len(processesOf(t.container)) == 0 {
 		t.seenEnded.Store(true)
 		return true
 	}
@@ -100,18 +100,22 @@ func (t *task) finishWith(state *container.State) (drivers.Exit, error) {
 	return e.toDriverExit(), nil
 }
 
-// waitEnded blocks until the daemon says that the container has ended, and returns the container's state. It returns
-// nil if the daemon no longer knows the container. The only error is that of ctx.
+// waitEnded blocks until the daemon says that the container has ended, kills the processes that the daemon has lost, and
+// returns the container's state. It returns nil if the daemon does not know that it ran. The only error is that of ctx.
 func (t *task) waitEnded(ctx context.Context) (*container.State, error) {
 	pause, warned := firstRetry, false
 	for {
 		c, err := t.driver.inspectContainer(ctx, t.container, requestTimeout)
+		ended := err == nil && !mayRun(c)
+		if ended {
+			err = t.driver.endProcesses(ctx, t.container)
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case err == nil && c == nil:
+		case ended && err == nil && (c == nil || isUnstarted(c.State)):
 			return nil, nil
-		case err == nil && isEnded(c.State):
+		case ended && err == nil:
 			return c.State, nil
 		case err == nil:
 			if warned {
@@ -120,7 +124,7 @@ func (t *task) waitEnded(ctx context.Context) (*container.State, error) {
 			}
 			t.awaitDaemon(ctx)
 		case !warned:
-			t.driver.log.Warn("the daemon does not answer about a task: trying again", "task_id", t.cfg.ID, "error", err)
+			t.driver.log.Warn("the end of a container cannot be awaited: trying again", "task_id", t.cfg.ID, "error", err)
 			warned = true
 		}
 		select {
@@ -269,6 +273,12 @@ func (d *Driver) inspectContainer(ctx context.Context, id string, timeout time.D
 		return nil, drivers.Recoverable(errors.New("the daemon's answer has no state of the container"))
 	}
 	return &found.Container, nil
+}
+
+// mayRun reports whether a container that was started runs, by the daemon's view of it. A daemon that has lost its record of
+// the start does not run it.
+func mayRun(c *container.InspectResponse) bool {
+	return c != nil && !isEnded(c.State) && !isUnstarted(c.State)
 }
 
 // isEnded reports whether a container has run and no longer runs.

@@ -28,6 +28,7 @@ func (d *Daemon) startProcess(args []string) (*process, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = d.Dir // conmon writes a file "oom" there
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.Env = append(os.Environ(), "CONTAINERS_REGISTRIES_CONF="+filepath.Join(d.Dir, "registries.conf"),
 		"CONTAINERS_CONF="+filepath.Join(d.Dir, "containers.conf"))
