@@ -66,9 +66,22 @@ func (m *Member) detachDisk() error {
 	return m.Disk.Close()
 }
 
+// WithPower calls do while the power of the member's disk is not cut: it waits until a power cut is over.
+func (m *Member) WithPower(do func() error) error {
+	if m.Disk == nil {
+		return do()
+	}
+	return m.Disk.WithPower(do)
+}
+
 // startProcess starts the program with more arguments, in its own process group, and appends its
 // output to the log file. The caller has to make sure that no process runs.
 func (m *Member) startProcess(env []string, more ...string) error {
+	return m.WithPower(func() error { return m.startPowered(env, more) })
+}
+
+// startPowered does the work of startProcess.
+func (m *Member) startPowered(env, more []string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {

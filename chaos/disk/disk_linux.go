@@ -38,7 +38,7 @@ type Disk struct {
 	mu     sync.Mutex
 	frozen bool // guarded by mu
 
-	powerMu sync.Mutex // held during a power cut, and by Stutter while the disk is frozen
+	powerMu sync.Mutex // held during a power cut, by WithPower, and by Stutter while the disk is frozen
 }
 
 // Make makes an image file of that size in bytes, of which only written blocks take space, and mounts
@@ -156,6 +156,13 @@ func (d *Disk) PowerCut(kill func() error) error {
 	return d.checkPowerCutLoss()
 }
 
+// WithPower calls do when the disk has power: no power cut begins or goes on meanwhile.
+func (d *Disk) WithPower(do func() error) error {
+	d.powerMu.Lock()
+	defer d.powerMu.Unlock()
+	return do()
+}
+
 // heldTimeout bounds the time for which other mount namespaces may hold a disk, on a loaded machine.
 const heldTimeout = time.Minute
 
@@ -263,6 +270,8 @@ func (d *Disk) Sync() error {
 // Fill fills the disk with a file until nothing more fits. full is the error of the last write; err
 // is any other error.
 func (d *Disk) Fill() (full error, err error) {
+	d.powerMu.Lock()
+	defer d.powerMu.Unlock()
 	f, err := os.OpenFile(filepath.Join(d.dir, ballastFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, d.wrapError("fill", err)
@@ -315,6 +324,8 @@ func (d *Disk) allocateFreeSpace(f *os.File) error {
 
 // Empty removes the file that Fill wrote.
 func (d *Disk) Empty() error {
+	d.powerMu.Lock()
+	defer d.powerMu.Unlock()
 	if err := os.Remove(filepath.Join(d.dir, ballastFile)); !errors.Is(err, os.ErrNotExist) {
 		return d.wrapError("empty", err)
 	}

@@ -75,6 +75,36 @@ func mustCopyMounts(tb testing.TB) (end func()) {
 	}
 }
 
+// TestWithPowerWaitsForAPowerCut: what changes files of a disk does not meet a file system that was shut down.
+func TestWithPowerWaitsForAPowerCut(t *testing.T) {
+	d, dir, ok := mustDisk(t)
+	if !ok {
+		return
+	}
+	mustWrite(t, filepath.Join(dir, "journal"), "rows", true)
+	cutting, changed := make(chan struct{}), make(chan error, 1)
+	go func() {
+		<-cutting
+		changed <- d.WithPower(func() error {
+			return os.WriteFile(filepath.Join(dir, "journal"), []byte("damaged"), 0o600)
+		})
+	}()
+	if err := d.PowerCut(func() error {
+		close(cutting)
+		select {
+		case err := <-changed:
+			t.Errorf("changed during the power cut: %v", err)
+		case <-time.After(50 * time.Millisecond):
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-changed; err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPowerCutBesideACopyOfItsMount has a process with a copy of all mounts, as a container has that is being made.
 func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
 	d, dir, ok := mustDisk(t)

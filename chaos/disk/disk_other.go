@@ -28,6 +28,9 @@ func Try(string) error { return errNeedsLinux }
 // PowerCut returns an error: such disks need Linux.
 func (d *Disk) PowerCut(func() error) error { return errNeedsLinux }
 
+// WithPower returns an error: such disks need Linux.
+func (d *Disk) WithPower(func() error) error { return errNeedsLinux }
+
 // Sync returns an error: such disks need Linux.
 func (d *Disk) Sync() error { return errNeedsLinux }
 

@@ -80,7 +80,7 @@ func (p platform) DamageEdge(ctx context.Context, name string, f schedule.Fault)
 	if _, err := end(ctx, name, ""); err != nil {
 		return 0, err
 	}
-	return 1, damage()
+	return 1, e.WithPower(damage) // a power cut may go on, of another fault
 }
 
 // firstBack is the time in which the first machine has to reconnect before its clone starts. A
@@ -117,7 +117,8 @@ func (p platform) CloneEdge(ctx context.Context, name string, _ schedule.Fault) 
 	if _, err := p.KillEdge(ctx, name, ""); err != nil {
 		return a, err
 	}
-	err = replaceData(first.Dir, second.Dir) // the second machine's directory exists: its disk may be mounted there
+	// The second machine's directory exists: its disk may be mounted there.
+	err = first.WithPower(func() error { return replaceData(first.Dir, second.Dir) })
 	if err = errors.Join(err, p.StartEdge(ctx, name)); err != nil {
 		return a, err
 	}

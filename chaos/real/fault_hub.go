@@ -103,7 +103,7 @@ func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
 	}
 	for _, h := range p.s.fleet.Hubs {
 		if err == nil {
-			err = replaceData(h.Dir, p.copyOf(f, h))
+			err = h.WithPower(func() error { return replaceData(h.Dir, p.copyOf(f, h)) })
 		}
 	}
 	return errors.Join(err, engine.Combine(paused).Heal(ctx))
@@ -119,7 +119,7 @@ func (p platform) copyOf(f schedule.Fault, h *cluster.Hub) string {
 func (p platform) RestoreHubs(_ context.Context, f schedule.Fault) (engine.Active, error) {
 	a := engine.Active{Heal: p.startRestoredHubs, Evidence: p.restoreEvidence}
 	for _, h := range p.s.fleet.Hubs {
-		if err := replaceData(p.copyOf(f, h), h.Dir); err != nil {
+		if err := h.WithPower(func() error { return replaceData(p.copyOf(f, h), h.Dir) }); err != nil {
 			return a, err
 		}
 		// A restored copy has to be durable before the hub starts with it.
