@@ -28,6 +28,7 @@ const (
 	labelBoot    = "io.skerry.boot_id"
 	labelFolder  = "io.skerry.state_folder" // identity of the task's state folder
 	labelDataDir = "io.skerry.data_dir"     // identity of the edge's data directory
+	labelConfig  = "io.skerry.config"       // hash of all that the container was created with
 	labelNomad   = "com.hashicorp.nomad.alloc_id"
 )
 

@@ -69,5 +69,29 @@ func PublishedPorts(cfg drivers.TaskConfig) (map[string]string, error) {
 	return ports, nil
 }
 
+// CreateContainer creates a task's container from an image that the daemon has, and does not start it, as an agent that dies in between.
+func (d *Driver) CreateContainer(ctx context.Context, cfg drivers.TaskConfig) (string, error) {
+	o, err := parseOptions(d.cfg.Name, cfg.Config, false)
+	if err == nil {
+		err = d.ensureConnected(ctx)
+	}
+	if err == nil {
+		_, err = makeFolderID(cfg.StateDir)
+	}
+	if err != nil {
+		return "", err
+	}
+	image, err := d.ensureImage(ctx, &o, cfg)
+	if err != nil {
+		return "", err
+	}
+	create, err := d.describeContainer(ctx, &o, cfg, image)
+	if err != nil {
+		return "", err
+	}
+	made, err := d.client.ContainerCreate(ctx, create)
+	return made.ID, err
+}
+
 // AddressIn is addressIn.
 var AddressIn = addressIn

@@ -284,16 +284,19 @@ func testForgottenContainer(t *testing.T, d *daemon, forget func(tb testing.TB, 
 	}
 	expectRun("before", pidOfRetried, true)
 	expectRun("before", pidOfRecovered, true)
+	expectRun("before", pidOfWaited, true)
 
 	if _, err := driver.Recover(t.Context(), recovered, h); !errors.Is(err, drivers.ErrTaskGone) {
 		t.Errorf("Recover: %v, want %v", err, drivers.ErrTaskGone)
 	}
 	expectRun("after Recover", pidOfRecovered, false)
+	expectRun("after Recover of another", pidOfWaited, true)
 
 	if exit := mustExit(t, waiting(t, task)); exit.Success() {
 		t.Errorf("%+v, want it lost", exit)
 	}
 	expectRun("after Wait", pidOfWaited, false)
+	expectRun("after Wait for another", pidOfRetried, true)
 
 	if isListed { // else nothing leads from the task to its container
 		next := retried
@@ -301,6 +304,30 @@ func testForgottenContainer(t *testing.T, d *daemon, forget func(tb testing.TB, 
 		mustStart(t, driver, next)
 		expectRun("after the next attempt's start", pidOfRetried, false)
 	}
+}
+
+// A container that an agent created before it died is started by the next agent, which makes no second one, unless the task has another
+// configuration now.
+func TestCreatedContainerIsStarted(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		mustStart(t, driver, newTaskConfig(t, "first", "true")) // Podman's driver learns the limits of this machine
+		for name, same := range map[string]bool{"same": true, "other": false} {
+			cfg := newTaskConfig(t, name, "while :; do sleep 100 & wait $!; done")
+			cfg.Env = map[string]string{"A": "1", "B": "2", "C": "3"}
+			created, err := driver.CreateContainer(t.Context(), cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !same {
+				cfg.Env = map[string]string{"A": "1", "B": "2", "C": "4"}
+			}
+			h, task := mustStart(t, driver, cfg)
+			if got := strings.Contains(string(h.State), created); got != same || task.Ended() {
+				t.Errorf("%s: the container that was created runs: %v, want %v; ended: %v", name, got, same, task.Ended())
+			}
+		}
+	})
 }
 
 // mustRemoveRecords removes a container's records.

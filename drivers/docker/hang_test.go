@@ -6,15 +6,17 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"skerry/drivers/docker"
 )
 
-// TestAStartThatIsGivenUpDoesNotWaitForTheDaemon: an agent that ends while a daemon hangs in the start of a container does
-// not wait for the removal of that container, which it asks for.
-func TestAStartThatIsGivenUpDoesNotWaitForTheDaemon(t *testing.T) {
-	goOn, starting, removing := make(chan struct{}), make(chan struct{}), make(chan struct{})
+// TestAgentEndsDuringAStart: an agent that ends while a daemon starts a container does not wait for the daemon, and leaves the container to
+// the next agent: the task may run by then.
+func TestAgentEndsDuringAStart(t *testing.T) {
+	goOn, starting := make(chan struct{}), make(chan struct{})
+	var removed atomic.Bool
 	socket := mustServeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path; {
 		case strings.HasSuffix(path, "/containers/json"):
@@ -26,8 +28,7 @@ func TestAStartThatIsGivenUpDoesNotWaitForTheDaemon(t *testing.T) {
 			close(starting)
 			<-goOn
 		case r.Method == http.MethodDelete && strings.HasSuffix(path, "/containers/c1"):
-			close(removing)
-			<-goOn
+			removed.Store(true)
 		case strings.Contains(path, "/images/"):
 			_, _ = io.WriteString(w, `{"Id":"sha256:1"}`)
 		case strings.Contains(path, "/containers/"):
@@ -48,6 +49,8 @@ func TestAStartThatIsGivenUpDoesNotWaitForTheDaemon(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Errorf("start: %v, want %v", err, context.Canceled)
 	}
-	<-removing
 	close(goOn)
+	if removed.Load() {
+		t.Error("the container was removed")
+	}
 }

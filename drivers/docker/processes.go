@@ -12,8 +12,9 @@ import (
 const (
 	// killPatience bounds the wait for processes that were killed. One that waits for a disk may need longer.
 	killPatience = 10 * time.Second
-	// killPause is the time between two looks for processes that were killed.
-	killPause = 10 * time.Millisecond
+	// firstKillPause and lastKillPause bound the time between two looks for processes that were killed.
+	firstKillPause = 10 * time.Millisecond
+	lastKillPause  = time.Second
 	// containerIDLen is the number of digits of a container's id.
 	containerIDLen = 64
 )
@@ -25,8 +26,12 @@ func (d *Driver) endProcesses(ctx context.Context, containerID string) error {
 		return nil
 	}
 	warned := false
-	for deadline := time.Now().Add(killPatience); ; {
-		left := processesOf(containerID)
+	deadline, pause := time.Now().Add(killPatience), firstKillPause
+	for {
+		left, err := processesOf(containerID)
+		if err != nil {
+			return drivers.Recoverable(err)
+		}
 		if len(left) == 0 {
 			return nil
 		}
@@ -37,9 +42,10 @@ func (d *Driver) endProcesses(ctx context.Context, containerID string) error {
 		for _, pid := range left {
 			killInContainer(pid, containerID)
 		}
-		if time.Now().After(deadline) || !pace.Rest(ctx, killPause) {
+		if time.Now().After(deadline) || !pace.Rest(ctx, pause) {
 			return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "end container %s: its processes %v still run, and the %s daemon does not know them",
 				fleet.Short(containerID), left, d.cfg.Name).WithHint("kill them on the machine; a process in state D waits for a disk or a network file system"))
 		}
+		pause = min(2*pause, lastKillPause)
 	}
 }

@@ -12,10 +12,10 @@ import (
 
 // processesOf returns the processes that run in a container's cgroup. It reads the kernel's list of processes, as the
 // daemon may not know them, and as the path of the cgroup differs between daemons.
-func processesOf(containerID string) []int {
+func processesOf(containerID string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var found []int
 	for _, e := range entries {
@@ -24,20 +24,24 @@ func processesOf(containerID string) []int {
 			found = append(found, pid)
 		}
 	}
-	return found
+	return found, nil
 }
 
-// isInContainer reports whether a process is in a container's cgroup. Podman's conmon has a cgroup of its own, with the
-// container's id too.
+// isInContainer reports whether a process is in a container's cgroup.
 func isInContainer(pid int, containerID string) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
-	if err != nil || pid <= 1 || containerID == "" {
-		return false
-	}
-	for line := range strings.Lines(string(b)) {
-		before, _, is := strings.Cut(line, containerID)
-		if is && !strings.HasSuffix(before, "conmon-") {
-			return true
+	return err == nil && pid > 1 && hasCgroupOf(string(b), containerID)
+}
+
+// hasCgroupOf reports whether the cgroups of a process, as in /proc/PID/cgroup, are those of a container: an element of the path is its id,
+// or docker-ID.scope and the like. Podman's conmon and health checks have cgroups of their own, with the container's id too.
+func hasCgroupOf(cgroups, containerID string) bool {
+	for line := range strings.Lines(cgroups) {
+		for element := range strings.SplitSeq(strings.TrimSpace(line), "/") {
+			before, is := strings.CutSuffix(strings.TrimSuffix(element, ".scope"), containerID)
+			if is && containerID != "" && !strings.HasSuffix(before, "conmon-") {
+				return true
+			}
 		}
 	}
 	return false

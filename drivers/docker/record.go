@@ -36,6 +36,7 @@ const (
 type handleState struct {
 	ContainerID string `json:"container_id"`
 	BootID      string `json:"boot_id"`
+	Folder      string `json:"folder"` // identity of the task's state folder; "": an older release wrote it
 }
 
 // exitRecord records how a container ended.

@@ -66,25 +66,21 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 		found = nil
 	}
 	if found != nil && found.State.Status != container.StateCreated {
-		return d.handleOf(cfg.ID, found.ID)
-	}
-	if found != nil { // it was created but not started: the agent died or the start failed
-		if err := d.removeContainer(ctx, found.ID); err != nil {
-			return drivers.Handle{}, err
-		}
+		return d.handleOf(cfg, found.ID)
 	}
 	if err := d.removeEarlierAttempts(ctx, cfg); err != nil {
 		return drivers.Handle{}, err
 	}
-	id, err := d.startWithImage(ctx, &o, cfg)
+	id, err := d.startWithImage(ctx, &o, cfg, found)
 	if err != nil {
 		return drivers.Handle{}, err
 	}
-	return d.handleOf(cfg.ID, id)
+	return d.handleOf(cfg, id)
 }
 
-// startWithImage fetches a task's image if it is absent, and starts the container. The image is not removed meanwhile.
-func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.TaskConfig) (string, error) {
+// startWithImage fetches a task's image if it is absent, and starts the container. The image is not removed meanwhile. created is the
+// task's container that an earlier agent has created; nil: none.
+func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.TaskConfig, created *container.InspectResponse) (string, error) {
 	release, err := d.holdImage(ctx, trimTransport(o.image))
 	if err != nil {
 		return "", err
@@ -95,32 +91,33 @@ func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.Tas
 		return "", err
 	}
 	low := d.lowLimits.Load()
-	id, err := d.runContainer(ctx, o, cfg, image)
+	id, err := d.runContainer(ctx, o, cfg, image, created)
 	if d.quirks.podman && isLimitRefused(err) && !low {
 		if !d.lowLimits.Swap(true) {
 			d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
 		}
-		id, err = d.runContainer(ctx, o, cfg, image)
+		id, err = d.runContainer(ctx, o, cfg, image, nil)
 		for try := 0; try < portTries && isPortHeld(err) && pace.Rest(ctx, portPause); try++ {
-			id, err = d.runContainer(ctx, o, cfg, image)
+			id, err = d.runContainer(ctx, o, cfg, image, nil)
 		}
 	}
 	return id, err
 }
 
-// runContainer creates and starts a task's container and returns its id. If the start fails, it removes the container.
-func (d *Driver) runContainer(ctx context.Context, o *options, cfg drivers.TaskConfig, image string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+// runContainer creates and starts a task's container and returns its id. If the start fails, it removes the container. If the agent
+// stops meanwhile, it leaves it to the next agent: the task may run by then.
+func (d *Driver) runContainer(agent context.Context, o *options, cfg drivers.TaskConfig, image string, created *container.InspectResponse) (string, error) {
+	ctx, cancel := context.WithTimeout(agent, startTimeout)
 	defer cancel()
-	folder, err := folderID(cfg.StateDir)
-	if err != nil {
-		return "", drivers.Recoverable(err)
-	}
-	create, err := d.createOptions(ctx, o, cfg, containerName(cfg, folder), folder)
+	create, err := d.describeContainer(ctx, o, cfg, image)
 	if err != nil {
 		return "", err
 	}
-	create.Config.Image = image
+	if created != nil {
+		if started, err := d.startCreated(ctx, created, create); started || err != nil {
+			return created.ID, err
+		}
+	}
 	if err := recordLogStart(cfg); err != nil {
 		return "", drivers.Recoverable(err)
 	}
@@ -132,9 +129,46 @@ func (d *Driver) runContainer(ctx context.Context, o *options, cfg drivers.TaskC
 		d.log.Warn("the daemon warned about a container", "task_id", cfg.ID, "warning", w)
 	}
 	if _, err := d.client.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
+		if agent.Err() != nil {
+			return "", d.startError(err)
+		}
 		return "", errors.Join(d.startError(err), d.removeFailedContainer(ctx, made.ID))
 	}
 	return made.ID, nil
+}
+
+// describeContainer returns the options of a task's container, with their hash as a label.
+func (d *Driver) describeContainer(ctx context.Context, o *options, cfg drivers.TaskConfig, image string) (client.ContainerCreateOptions, error) {
+	folder, err := folderID(cfg.StateDir)
+	if err != nil {
+		return client.ContainerCreateOptions{}, drivers.Recoverable(err)
+	}
+	create, err := d.createOptions(ctx, o, cfg, containerName(cfg, folder), folder)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	create.Config.Image = image
+	text, err := json.Marshal([]any{create.Config, create.HostConfig, create.NetworkingConfig})
+	if err != nil {
+		return client.ContainerCreateOptions{}, fmt.Errorf("encode the configuration of a container: %w", err)
+	}
+	create.Config.Labels[labelConfig] = shortHash(string(text))
+	return create, nil
+}
+
+// startCreated starts a container that was created but not started: the agent ended meanwhile, or the start failed. The daemon may be
+// starting it at this moment, and starts it once. It removes a container that has another configuration, or does not start.
+func (d *Driver) startCreated(ctx context.Context, created *container.InspectResponse, wanted client.ContainerCreateOptions) (bool, error) {
+	if created.Config.Labels[labelConfig] == wanted.Config.Labels[labelConfig] {
+		_, err := d.client.ContainerStart(ctx, created.ID, client.ContainerStartOptions{})
+		if err == nil {
+			return true, nil
+		}
+		if ctx.Err() != nil {
+			return false, d.startError(err)
+		}
+	}
+	return false, d.removeContainer(ctx, created.ID)
 }
 
 // startError explains why a container did not start. A command that the image does not have is a permanent error.
@@ -182,40 +216,42 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 	if err != nil {
 		return nil, err
 	}
-	if found == nil || was.ContainerID != "" && was.ContainerID != found.ID || isUnstarted(found.State) {
-		if err := d.endForgotten(ctx, found, was.ContainerID); err != nil {
-			return nil, err
-		}
-		return nil, drivers.ErrTaskGone
+	if found == nil || was.ContainerID != "" && was.ContainerID != found.ID {
+		return nil, t.endUnknown(ctx, was)
 	}
 	t.container, t.logPath, t.tty = found.ID, found.LogPath, found.Config.Tty
 	t.stopSignal = found.Config.StopSignal
-	if !d.isOfThisBoot(found) {
+	switch {
+	case isUnstarted(found.State) && was.ContainerID == "":
+		return nil, drivers.ErrTaskGone // Start goes on with it
+	case isUnstarted(found.State), !d.isOfThisBoot(found):
 		t.copyRest(ctx)
 		if err := d.removeContainer(ctx, found.ID); err != nil {
 			return nil, err
 		}
 		return nil, drivers.ErrTaskGone
 	}
-	if isEnded(found.State) {
-		t.seenEnded.Store(true)
-	}
 	return t, nil
 }
 
-// endForgotten ends the processes of a container that the daemon has forgotten: found, if it says that it never ran, or the
-// one with the id. The daemon knows that id if this task's folder is a copy: the container is that of the original.
-func (d *Driver) endForgotten(ctx context.Context, found *container.InspectResponse, id string) error {
-	if found != nil && isUnstarted(found.State) {
-		return d.endProcesses(ctx, found.ID)
+// endUnknown ends the processes of a handle's container if the daemon does not know it, and returns drivers.ErrTaskGone. In a copy of the
+// state folder the container is that of the original.
+func (t *task) endUnknown(ctx context.Context, was handleState) error {
+	folder, err := folderID(t.cfg.StateDir)
+	if err != nil {
+		return drivers.Recoverable(err)
 	}
-	if id == "" {
-		return nil
+	if was.ContainerID == "" || was.Folder != folder {
+		return drivers.ErrTaskGone
 	}
-	if known, err := d.inspectContainer(ctx, id, requestTimeout); err != nil || known != nil {
+	known, err := t.driver.inspectContainer(ctx, was.ContainerID, requestTimeout)
+	if err == nil && known == nil {
+		err = t.driver.endProcesses(ctx, was.ContainerID)
+	}
+	if err != nil {
 		return err
 	}
-	return d.endProcesses(ctx, id)
+	return drivers.ErrTaskGone
 }
 
 // findContainer returns a task's container, or nil. It looks for the name, which contains the identity of the state
@@ -244,34 +280,56 @@ func (d *Driver) isOfThisBoot(c *container.InspectResponse) bool {
 }
 
 // handleOf returns the Handle of a task with that container.
-func (d *Driver) handleOf(taskID, containerID string) (drivers.Handle, error) {
-	state, err := json.Marshal(handleState{ContainerID: containerID, BootID: d.bootID})
+func (d *Driver) handleOf(cfg drivers.TaskConfig, containerID string) (drivers.Handle, error) {
+	folder, err := folderID(cfg.StateDir)
+	if err != nil {
+		return drivers.Handle{}, drivers.Recoverable(err)
+	}
+	state, err := json.Marshal(handleState{ContainerID: containerID, BootID: d.bootID, Folder: folder})
 	if err != nil {
 		return drivers.Handle{}, fmt.Errorf("encode handle: %w", err)
 	}
-	return drivers.Handle{Driver: d.cfg.Name, Version: recordVersion, TaskID: taskID, State: state}, nil
+	return drivers.Handle{Driver: d.cfg.Name, Version: recordVersion, TaskID: cfg.ID, State: state}, nil
 }
 
-// removeContainer kills and removes a container with its anonymous volumes. A missing one is no error. None of its
-// processes runs afterwards.
+// removeContainer kills and removes a container, by its id or its name, with its anonymous volumes. A missing one is no error. None of its
+// processes runs afterwards: those that the daemon does not know end first, as nothing leads to them once the container is removed.
 func (d *Driver) removeContainer(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	_, err := d.client.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	found, err := d.inspectContainer(ctx, id, requestTimeout)
+	if err != nil {
+		return err
+	}
+	if found == nil {
+		return d.endProcesses(ctx, id)
+	}
+	if !mayRun(found) {
+		if err := d.endProcesses(ctx, found.ID); err != nil {
+			return err
+		}
+	}
+	_, err = d.client.ContainerRemove(ctx, found.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
 		err = nil // another request has removed it or is removing it
 	}
 	if err != nil {
-		return d.daemonError("remove container "+fleet.Short(id), err)
+		return d.daemonError("remove container "+fleet.Short(found.ID), err)
 	}
-	return d.endProcesses(ctx, id)
+	return d.endProcesses(ctx, found.ID)
 }
 
-// removeFailedContainer removes a container whose start failed. A caller that has given up does not wait for a daemon that
-// hangs: what is left there, the next start removes.
+// removeFailedContainer removes a container whose start failed, or at least ends its processes. A caller that has given up does not wait
+// for a daemon that hangs: what is left there, the next start removes.
 func (d *Driver) removeFailedContainer(ctx context.Context, id string) error {
 	removed := make(chan error, 1)
-	go func() { removed <- d.removeContainer(context.WithoutCancel(ctx), id) }()
+	go func() {
+		err := d.removeContainer(context.WithoutCancel(ctx), id)
+		if err != nil {
+			err = errors.Join(err, d.endProcesses(context.WithoutCancel(ctx), id))
+		}
+		removed <- err
+	}()
 	select {
 	case err := <-removed:
 		return err

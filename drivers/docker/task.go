@@ -61,11 +61,14 @@ func (t *task) Ended() bool {
 		return true
 	}
 	c, err := t.driver.inspectContainer(context.Background(), t.container, endedTimeout)
-	if err == nil && !mayRun(c) && len(processesOf(t.container)) == 0 {
-		t.seenEnded.Store(true)
-		return true
+	if err != nil || mayRun(c) {
+		return false
 	}
-	return false
+	if left, err := processesOf(t.container); err != nil || len(left) > 0 {
+		return false
+	}
+	t.seenEnded.Store(true)
+	return true
 }
 
 // Wait blocks until the container has ended and its output is in the allocation's log files, to which it copies
