@@ -31,8 +31,10 @@ type Edge struct {
 // BootEnv is the environment variable that gives an agent its boot id in place of the kernel.
 const BootEnv = "SKERRY_BOOT_ID"
 
-// Start starts the agent in the machine's current boot.
-func (e *Edge) Start() error { return e.startProcess([]string{BootEnv + "=" + string(e.BootID())}) }
+// Start starts the agent in the machine's current boot. It waits until a power cut is over.
+func (e *Edge) Start() error {
+	return e.WithPower(func() error { return e.startPowered([]string{BootEnv + "=" + string(e.BootID())}) })
+}
 
 // BootID returns the id of the machine's current boot.
 func (e *Edge) BootID() fleet.BootID {
@@ -60,8 +62,12 @@ func (e *Edge) killAllProcesses() error {
 	return e.killTasks()
 }
 
-// killTasks kills all processes below the data directory and removes the secrets folders from memory.
+// killTasks ends the boot: it kills all processes below the data directory and removes the secrets folders from memory. An agent that is
+// started now, by whatever fault, is in another boot.
 func (e *Edge) killTasks() error {
+	e.mu.Lock()
+	e.boot++
+	e.mu.Unlock()
 	return errors.Join(proc.KillBelow(e.Dir), tmpfs.DetachBelow(e.Dir, secretdirs.SourcePrefix))
 }
 
@@ -87,12 +93,8 @@ func (e *Edge) Shutdown() error {
 	return e.killTasks()
 }
 
-// Boot starts the agent in a new boot of the machine, which must be off, and then the container daemon: the agent
-// has to find it later.
+// Boot starts the agent of a machine that is off, and then the container daemon: the agent has to find it later.
 func (e *Edge) Boot() error {
-	e.mu.Lock()
-	e.boot++
-	e.mu.Unlock()
 	if err := e.Start(); err != nil {
 		return err
 	}

@@ -26,7 +26,7 @@ const startBound = 30 * time.Second
 func (h *Hub) Start() error {
 	first := h.firstStartArgs
 	h.firstStartArgs = nil
-	return h.startProcess(nil, first...)
+	return h.WithPower(func() error { return h.startPowered(nil, first...) })
 }
 
 // PowerCut kills the process. If the hub has its own disk, data that was not synced is lost.

@@ -74,14 +74,12 @@ func (m *Member) WithPower(do func() error) error {
 	return m.Disk.WithPower(do)
 }
 
-// startProcess starts the program with more arguments, in its own process group, and appends its
-// output to the log file. The caller has to make sure that no process runs.
-func (m *Member) startProcess(env []string, more ...string) error {
-	return m.WithPower(func() error { return m.startPowered(env, more) })
-}
-
-// startPowered does the work of startProcess.
-func (m *Member) startPowered(env, more []string) error {
+// startPowered starts the program with more variables and arguments, in its own process group, and appends its output to the log file,
+// unless it runs. The disk has power.
+func (m *Member) startPowered(env []string, more ...string) error {
+	if m.Running() {
+		return nil
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := os.MkdirAll(m.Dir, 0o700); err != nil {

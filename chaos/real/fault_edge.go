@@ -22,11 +22,11 @@ func (p platform) StartEdge(_ context.Context, name string) error {
 }
 
 // BootEdge starts the agent of a machine in a new boot, after a fault has ended the machine.
-func (p platform) BootEdge(_ context.Context, name string) error {
+func (p platform) BootEdge(ctx context.Context, name string) error {
 	defer p.s.expectUp(name)
 	e := p.s.fleet.Edge(name)
-	if e.Running() {
-		return nil
+	if e.Running() { // another fault has started the agent
+		return e.StartDaemon(ctx)
 	}
 	err := e.Boot()
 	p.s.observeProcess(e, check.ProcessStart)

@@ -119,14 +119,13 @@ func (p platform) copyOf(f schedule.Fault, h *cluster.Hub) string {
 func (p platform) RestoreHubs(_ context.Context, f schedule.Fault) (engine.Active, error) {
 	a := engine.Active{Heal: p.startRestoredHubs, Evidence: p.restoreEvidence}
 	for _, h := range p.s.fleet.Hubs {
-		if err := h.WithPower(func() error { return replaceData(p.copyOf(f, h), h.Dir) }); err != nil {
-			return a, err
-		}
-		// A restored copy has to be durable before the hub starts with it.
-		if h.Disk == nil {
-			continue
-		}
-		if err := h.Disk.Sync(); err != nil {
+		if err := h.WithPower(func() error {
+			err := replaceData(p.copyOf(f, h), h.Dir)
+			if err == nil && h.Disk != nil {
+				err = h.Disk.Sync() // a restored copy has to be durable before the hub starts with it
+			}
+			return err
+		}); err != nil {
 			return a, err
 		}
 	}
