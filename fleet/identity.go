@@ -126,11 +126,6 @@ func (g *TaskGroup) DeliveredIdentities() (all []OwnedIdentity) {
 // HasIdentities reports whether an edge needs the token of an identity for the group.
 func (g *TaskGroup) HasIdentities() bool { return len(g.DeliveredIdentities()) > 0 }
 
-// HasEnvIdentities reports whether a task of the group gets a token in its environment.
-func (g *TaskGroup) HasEnvIdentities() bool {
-	return slices.ContainsFunc(g.DeliveredIdentities(), func(w OwnedIdentity) bool { return w.Env })
-}
-
 // HasOfflineIdentities reports whether the edge of the group may sign the token of an identity itself.
 func (g *TaskGroup) HasOfflineIdentities() bool {
 	return slices.ContainsFunc(g.DeliveredIdentities(), func(w OwnedIdentity) bool { return w.Offline })

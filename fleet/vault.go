@@ -35,15 +35,6 @@ type Vault struct {
 	AllowTokenExpiration bool
 }
 
-// Secret is something that a task gets from a keeper of secrets.
-type Secret struct {
-	Name     string
-	Provider string
-	Path     string
-	Config   map[string]any
-	Env      map[string]string
-}
-
 // HasVault reports whether the node's edge can log in to a Vault.
 func (n *Node) HasVault() bool { return n.Attributes[AttributeVaultVersion] != "" }
 

@@ -248,9 +248,10 @@ func (d *Driver) checkArgs(args []string) error {
 	if len(d.cfg.AllowedArgs) == 0 {
 		return nil
 	}
-	for _, a := range args {
+	for i, a := range args {
 		if strings.HasPrefix(a, "-") && !slices.Contains(d.cfg.AllowedArgs, "-"+strings.TrimLeft(a, "-")) {
-			return fleet.Errorf(fleet.CodeForbidden, "this edge does not allow %s in args of a %s task", a, Name).
+			// Its text may be a secret.
+			return fleet.Errorf(fleet.CodeForbidden, "this edge does not allow the flag at args[%d] of a %s task", i, Name).
 				WithHint("it allows %s; its operator sets them with --qemu-allow-args", strings.Join(d.cfg.AllowedArgs, ", "))
 		}
 	}

@@ -140,7 +140,12 @@ func (p *Prefetcher) needsOf(t *fleet.Task, env taskenv.Env) (requests []Request
 		}
 		requests = append(requests, r)
 	}
-	if f, ok := p.drivers[t.Driver].(drivers.ImageFetcher); ok {
+	f, ok := p.drivers[t.Driver].(drivers.ImageFetcher)
+	switch {
+	case ok && len(fleet.SecretReferencesIn(t.Config[fleet.ConfigAuth])) > 0:
+		errs = append(errs, fleet.Errorf(fleet.CodeInvalid, "image of task %s: the password of its registry is a secret that only a start knows", t.Name).
+			WithHint("it is fetched when the allocation starts; store load brings it before"))
+	case ok:
 		images = append(images, wantedImage{t.Name, f, env.ReplaceAll(t.Config)})
 	}
 	return requests, images, errors.Join(errs...)

@@ -69,8 +69,9 @@ type Preparation struct {
 	MemoryDir func() (string, error)
 
 	env        taskenv.Env
-	memoryDir  string          // that MemoryDir has made; "": none yet
-	secretVars map[string]bool // set by SetSecretVars
+	memoryDir  string            // that MemoryDir has made; "": none yet
+	secretVars map[string]bool   // set by SetSecretVars
+	secrets    map[string]string // set by SetSecrets
 }
 
 // SetVars sets variables of the task.
@@ -96,6 +97,29 @@ func (p *Preparation) SetSecretVars(vars map[string]string) error {
 		p.secretVars[name] = true
 	}
 	return nil
+}
+
+// SetSecrets sets the items of the task's secrets by reference (secret.NAME.KEY), for ${secret.NAME.KEY} in its env and config
+// blocks. A reference without an item is a recoverable error. Other errors are those of RequireMemory.
+func (p *Preparation) SetSecrets(items map[string]string) error {
+	for _, ref := range append(fleet.SecretReferencesIn(p.Task.Env), fleet.SecretReferencesIn(p.Task.Config)...) {
+		if _, ok := items[ref]; !ok {
+			return drivers.Recoverable(fleet.Errorf(fleet.CodeNotFound, "${%s}: the secret has no such item", ref))
+		}
+	}
+	p.secrets = items
+	if !p.Task.PassesSecrets() {
+		return nil
+	}
+	where := p.Folders
+	where.Secrets = items
+	all, vars := taskenv.New(where).Vars(), map[string]string{}
+	for name, text := range p.Task.Env {
+		if len(fleet.SecretReferences(text)) > 0 {
+			vars[name] = all[name]
+		}
+	}
+	return p.SetSecretVars(vars)
 }
 
 // IsSecretVar reports whether SetSecretVars has set a variable.
@@ -172,7 +196,7 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 			return drivers.TaskConfig{}, fmt.Errorf("prepare the %s of task %s: %w", h.Name(), t.name, err)
 		}
 	}
-	p.Config.Config = p.env.With(p.Config.Env).ReplaceAll(s.task.Config)
+	p.Config.Config = p.env.With(p.Config.Env).WithSecrets(p.secrets).ReplaceAll(s.task.Config)
 	t.prepared = p
 	return *p.Config, nil
 }

@@ -138,3 +138,45 @@ func TestNetworkIsRecordedOnce(t *testing.T) {
 		}
 	})
 }
+
+// secretHook sets the items of a secret, and keeps the variable with one of them.
+type secretHook struct{ got []string }
+
+func (h *secretHook) Name() string { return "secrets" }
+
+func (h *secretHook) Prepare(_ context.Context, p *runner.Preparation) error {
+	err := p.SetSecrets(map[string]string{"secret.a.key": "value of ${secret.a.key}", "secret.a.pause": "90m"})
+	h.got = append(h.got, p.Config.Env["ENV"], p.Config.Env["NOMAD_META_x"], p.Config.MemoryDir, p.Replace("${secret.a.pause}"))
+	return err
+}
+
+func (h *secretHook) Release(context.Context, fleet.Alloc) error { return nil }
+
+// TestSecretsAreReplacedOnce: secrets are in the env and config blocks of the job alone. Neither a meta of a dispatch nor a value of a secret
+// that looks like a reference gets one, and no other hook.
+func TestSecretsAreReplacedOnce(t *testing.T) {
+	asked := task("a", map[string]any{"run_for": "${secret.a.pause}"})
+	asked.Env = map[string]string{"ENV": "${secret.a.key} and ${NOMAD_META_x}"}
+	asked.Meta = map[string]string{"x": "${secret.a.key}"}
+	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, asked), func(m *machine) {
+		h, memory := &secretHook{}, t.TempDir()
+		f := m.newFactory()
+		f.Hooks = []runner.Hook{h}
+		f.MemoryDir = func(fleet.AllocID, string, int) (string, error) { return memory, nil }
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		agent := m.startRunner(r)
+		time.Sleep(89 * time.Minute)
+		synctest.Wait()
+		m.mustBe(fleet.ClientRunning)
+		time.Sleep(2 * time.Minute)
+		agent.mustEnd()
+		m.mustBe(fleet.ClientComplete)
+		want := []string{"value of ${secret.a.key} and ${secret.a.key}", "${secret.a.key}", memory, "${secret.a.pause}"}
+		if !slices.Equal(h.got, want) {
+			t.Errorf("%q, want %q", h.got, want)
+		}
+	})
+}

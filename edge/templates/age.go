@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"skerry/edge/runner"
 	"skerry/fleet"
 	"skerry/internal/pace"
 )
@@ -15,20 +14,19 @@ func (h *Hook) isTooOld(t *fleet.Template) bool {
 }
 
 // describeAge says that a template is too old.
-func describeAge(p *runner.Preparation, i int) string {
-	return fmt.Sprintf("No hub has answered for longer than max_age of %s (%v)", nameOf(p, i), p.Task.Templates[i].MaxAge)
+func describeAge(b block) string {
+	return fmt.Sprintf("No hub has answered for longer than max_age of %s (%v)", b.name, b.t.MaxAge)
 }
 
 // awaitYoung waits for a hub while a template is too old to be used.
-func (h *Hook) awaitYoung(ctx context.Context, p *runner.Preparation, i int) error {
-	t := &p.Task.Templates[i]
-	if t.MaxAgeSignal != "" || !h.isTooOld(t) {
+func (h *Hook) awaitYoung(ctx context.Context, b block) error {
+	if b.t.MaxAgeSignal != "" || !h.isTooOld(b.t) {
 		return nil
 	}
-	if err := p.Event(fleet.TaskTemplate, describeAge(p, i)+": the task starts when one answers"); err != nil {
+	if err := b.p.Event(fleet.TaskTemplate, describeAge(b)+": the task starts when one answers"); err != nil {
 		return err
 	}
-	for h.isTooOld(t) {
+	for h.isTooOld(b.t) {
 		if !pace.Rest(ctx, h.cfg.Poll) {
 			return context.Cause(ctx)
 		}
@@ -48,7 +46,7 @@ func (w *watch) endOld(ctx context.Context) error {
 			continue
 		}
 		w.old[i] = true
-		why := describeAge(w.p, i)
+		why := describeAge(templateBlock(w.p, i))
 		if t.MaxAgeSignal == "" {
 			return w.control.Restart(ctx, why)
 		}

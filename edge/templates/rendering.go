@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"skerry/edge/artifacts"
-	"skerry/edge/runner"
 	"skerry/fleet"
 	"skerry/fleet/template"
 	"skerry/internal/durable"
@@ -45,14 +44,9 @@ type rendering struct {
 	away string // there is no rendering, because this server has no answer now; "": none
 }
 
-// renderingPath returns the file of a template's newest rendering.
-func renderingPath(p *runner.Preparation, i int) string {
-	return filepath.Join(filepath.Dir(p.Config.StateDir), fmt.Sprintf("template-%d", i))
-}
-
 // readRendering returns the newest rendering of a template. It returns false if there is none for this very block.
-func (h *Hook) readRendering(p *runner.Preparation, i int) (rendering, bool) {
-	f, err := os.Open(renderingPath(p, i))
+func (h *Hook) readRendering(b block) (rendering, bool) {
+	f, err := os.Open(b.renderingPath())
 	if err != nil {
 		return rendering{}, false
 	}
@@ -62,14 +56,14 @@ func (h *Hook) readRendering(p *runner.Preparation, i int) (rendering, bool) {
 		return rendering{}, false
 	}
 	r, err := decodeRendering(text)
-	if err != nil || r.Digest != digestOf(&p.Task.Templates[i]) {
+	if err != nil || r.Digest != digestOf(b.t) {
 		return rendering{}, false
 	}
 	if r.Version == sealedVersion {
 		if h.cfg.Key == nil {
 			return rendering{}, false
 		}
-		plain, err := h.cfg.Key.Open(r.Sealed, boundTo(p, i))
+		plain, err := h.cfg.Key.Open(r.Sealed, b.boundTo())
 		if err != nil {
 			return rendering{}, false
 		}
@@ -90,34 +84,29 @@ func decodeRendering(text []byte) (rendering, error) {
 }
 
 // writeRendering makes the newest rendering durable, unless the same one is on the disk already.
-func (h *Hook) writeRendering(p *runner.Preparation, i int, r rendering) error {
-	if old, ok := h.readRendering(p, i); ok && old.Secret == r.Secret && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
+func (h *Hook) writeRendering(b block, r rendering) error {
+	if old, ok := h.readRendering(b); ok && old.Secret == r.Secret && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
 		return nil
 	}
 	r.Version = renderingVersion
 	if r.Secret {
 		if h.cfg.Key == nil {
-			return fleet.Errorf(fleet.CodeUnsupported, "record the rendering of %s: this edge has no key to encrypt it", nameOf(p, i))
+			return fleet.Errorf(fleet.CodeUnsupported, "record the rendering of %s: this edge has no key to encrypt it", b.name)
 		}
-		r.Version, r.Sealed, r.Text = sealedVersion, h.cfg.Key.Seal([]byte(r.Text), boundTo(p, i)), ""
+		r.Version, r.Sealed, r.Text = sealedVersion, h.cfg.Key.Seal([]byte(r.Text), b.boundTo()), ""
 	}
 	text, err := json.Marshal(r)
 	if err != nil {
-		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+		return fmt.Errorf("record the rendering of %s: %w", b.name, err)
 	}
-	file := renderingPath(p, i)
+	file := b.renderingPath()
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+		return fmt.Errorf("record the rendering of %s: %w", b.name, err)
 	}
 	if err := durable.Replace(file, text, 0o600); err != nil {
-		return fmt.Errorf("record the rendering of %s: %w", nameOf(p, i), err)
+		return fmt.Errorf("record the rendering of %s: %w", b.name, err)
 	}
 	return nil
-}
-
-// boundTo returns what a sealed rendering belongs to.
-func boundTo(p *runner.Preparation, i int) []byte {
-	return fmt.Appendf(nil, "template/%s/%s/%d", p.Alloc.ID, p.Task.Name, i)
 }
 
 // digestOf returns a hash of a template block.
@@ -131,7 +120,8 @@ func digestOf(t *fleet.Template) string {
 }
 
 // writeDestination replaces the file of a template as a whole. Secrets for the environment are written into a secrets folder only.
-func writeDestination(p *runner.Preparation, t *fleet.Template, r rendering) error {
+func writeDestination(b block, r rendering) error {
+	p, t := b.p, b.t
 	dest, err := artifacts.Destination(p, t.DestPath, "local")
 	if err != nil || r.Secret && t.Envvars && !artifacts.IsSecret(dest) {
 		return err

@@ -70,61 +70,76 @@ func (h *Hook) Name() string { return "templates" }
 // Release implements runner.Hook. The renderings end with the allocation's state folder.
 func (h *Hook) Release(context.Context, fleet.Alloc) error { return nil }
 
-// Prepare implements runner.Hook: it renders the templates into the task's folders, and adds the variables of those
-// with env.
+// Prepare implements runner.Hook: it reads the task's secrets, renders its templates into its folders, and adds the variables
+// of those with env.
 func (h *Hook) Prepare(ctx context.Context, p *runner.Preparation) error {
-	for i := range p.Task.Templates {
-		if err := h.prepareTemplate(ctx, p, i); err != nil {
-			if ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-			event := p.Event(fleet.TaskTemplate, err.Error())
-			switch fleet.CodeOf(err) {
-			case fleet.CodeInvalid, fleet.CodeUnsupported:
-				return errors.Join(err, event)
-			}
-			return errors.Join(drivers.Recoverable(err), event)
-		}
+	err := h.prepareSecrets(ctx, p)
+	for i := 0; err == nil && i < len(p.Task.Templates); i++ {
+		err = h.prepareTemplate(ctx, templateBlock(p, i))
 	}
-	return nil
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	event := p.Event(fleet.TaskTemplate, err.Error())
+	switch fleet.CodeOf(err) {
+	case fleet.CodeInvalid, fleet.CodeUnsupported:
+		return errors.Join(err, event)
+	}
+	return errors.Join(drivers.Recoverable(err), event)
 }
 
-func (h *Hook) prepareTemplate(ctx context.Context, p *runner.Preparation, i int) error {
-	t, what := &p.Task.Templates[i], nameOf(p, i)
-	if err := h.awaitYoung(ctx, p, i); err != nil {
+func (h *Hook) prepareTemplate(ctx context.Context, b block) error {
+	if err := h.awaitYoung(ctx, b); err != nil {
 		return err
 	}
-	last, known := h.readRendering(p, i)
-	first := !known
-	if !known || !t.Once || p.RenderTemplates {
-		next, err := h.renderTemplate(ctx, p, i)
-		if !known {
-			next, err = h.awaitServer(ctx, p, i, next, err)
-		}
-		switch {
-		case err == nil:
-			next.Pending = first && runsAtFirst(t)
-			last = next
-		case !known || ctx.Err() != nil:
-			return fmt.Errorf("render %s: %w", what, err)
-		default:
-			if err := p.Event(fleet.TaskTemplate, h.staleMessage(what, last, err)); err != nil {
-				return err
-			}
+	_, known := h.readRendering(b)
+	last, err := h.renderOrReuse(ctx, b)
+	if err != nil {
+		return err
+	}
+	if b.t.Envvars {
+		if err := setVars(b.p, last); err != nil {
+			return fmt.Errorf("set the variables of %s: %w", b.name, err)
 		}
 	}
-	if t.Envvars {
-		if err := setVars(p, last); err != nil {
-			return fmt.Errorf("set the variables of %s: %w", what, err)
-		}
+	if err := h.recordRendering(b, last, known); err != nil {
+		return err
 	}
-	if err := h.writeRendering(p, i, last); err != nil {
-		if !known {
-			return err
-		}
-		h.cfg.Log.Warn("rendering of a template not recorded", "alloc_id", string(p.Alloc.ID), "task", p.Task.Name, "error", err)
+	return writeDestination(b, last)
+}
+
+// renderOrReuse returns the rendering for the next attempt: a new one, or the newest if the block cannot be rendered now or once is
+// enough. It waits for a server without which there is none.
+func (h *Hook) renderOrReuse(ctx context.Context, b block) (rendering, error) {
+	last, known := h.readRendering(b)
+	if known && b.t.Once && !b.p.RenderTemplates {
+		return last, nil
 	}
-	return writeDestination(p, t, last)
+	next, err := h.renderTemplate(ctx, b)
+	if !known {
+		next, err = h.awaitServer(ctx, b, next, err)
+	}
+	switch {
+	case err == nil:
+		next.Pending = !known && runsAtFirst(b.t)
+		return next, nil
+	case !known || ctx.Err() != nil:
+		return rendering{}, fmt.Errorf("render %s: %w", b.name, err)
+	}
+	return last, b.p.Event(fleet.TaskTemplate, h.staleMessage(b.name, last, err))
+}
+
+// recordRendering makes a rendering durable. An older one on the disk is good enough if that fails.
+func (h *Hook) recordRendering(b block, r rendering, known bool) error {
+	err := h.writeRendering(b, r)
+	if err != nil && known {
+		h.cfg.Log.Warn("rendering of a template not recorded", "alloc_id", string(b.p.Alloc.ID), "task", b.p.Task.Name, "error", err)
+		return nil
+	}
+	return err
 }
 
 // setVars sets the variables of a rendering.
@@ -142,8 +157,9 @@ func setVars(p *runner.Preparation, r rendering) error {
 
 // RestoreVars implements runner.VarRestorer.
 func (h *Hook) RestoreVars(p *runner.Preparation) {
+	h.restoreSecrets(p)
 	for i := range p.Task.Templates {
-		if r, known := h.readRendering(p, i); known && p.Task.Templates[i].Envvars {
+		if r, known := h.readRendering(templateBlock(p, i)); known && p.Task.Templates[i].Envvars {
 			_ = setVars(p, r) // it was set before
 		}
 	}
@@ -151,25 +167,25 @@ func (h *Hook) RestoreVars(p *runner.Preparation) {
 
 // awaitServer renders a template again until Vault or Consul has what it reads, and says once that the task waits. The task's tokens
 // are kept valid meanwhile: its watchers do that only once it runs. Other errors, and renderings, are returned as they are.
-func (h *Hook) awaitServer(ctx context.Context, p *runner.Preparation, i int, next rendering, err error) (rendering, error) {
+func (h *Hook) awaitServer(ctx context.Context, b block, next rendering, err error) (rendering, error) {
 	said, refused := false, false
 	for err != nil && next.away != "" && ctx.Err() == nil {
 		if !said {
 			said = true
-			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for %s: render %s: %v", next.away, nameOf(p, i), err)); err != nil {
+			if err := b.p.Event(fleet.TaskTemplate, fmt.Sprintf("The task waits for %s: render %s: %v", next.away, b.name, err)); err != nil {
 				return next, err
 			}
 		}
 		if !pace.Rest(ctx, h.cfg.Poll) {
 			return next, context.Cause(ctx)
 		}
-		if err := h.cfg.KeepValid(ctx, p); remoteapi.IsRefused(err) && !refused {
+		if err := h.cfg.KeepValid(ctx, b.p); remoteapi.IsRefused(err) && !refused {
 			refused = true
-			if err := p.Event(fleet.TaskTemplate, fmt.Sprintf("What the task has of %s is not renewed while it waits: %v", next.away, err)); err != nil {
+			if err := b.p.Event(fleet.TaskTemplate, fmt.Sprintf("What the task has of %s is not renewed while it waits: %v", next.away, err)); err != nil {
 				return next, err
 			}
 		}
-		next, err = h.renderTemplate(ctx, p, i)
+		next, err = h.renderTemplate(ctx, b)
 	}
 	return next, err
 }
@@ -187,8 +203,8 @@ func (h *Hook) staleMessage(what string, last rendering, err error) string {
 }
 
 // renderTemplate renders a template from its sources as they are now.
-func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int) (rendering, error) {
-	t := &p.Task.Templates[i]
+func (h *Hook) renderTemplate(ctx context.Context, b block) (rendering, error) {
+	p, t := b.p, b.t
 	text, secret := t.EmbeddedTmpl, false
 	if t.SourcePath != "" {
 		var err error
@@ -201,7 +217,7 @@ func (h *Hook) renderTemplate(ctx context.Context, p *runner.Preparation, i int)
 	defer cancel()
 	away := ""
 	r, err := template.Render(ctx, template.Text{
-		Name: nameOf(p, i), Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey, Secret: secret,
+		Name: b.name, Text: text, Left: t.LeftDelim, Right: t.RightDelim, MissingKey: t.ErrMissingKey, Secret: secret,
 	}, template.Sources{
 		Env:       func(name string) (string, bool) { return lookUp(p, name) },
 		SecretEnv: p.IsSecretVar,
@@ -335,9 +351,4 @@ func leadsToSecrets(folder, place string) (bool, error) {
 	}
 	below, err := filepath.Rel(folder, real)
 	return err != nil || artifacts.IsSecret(filepath.ToSlash(below)), err
-}
-
-// nameOf returns the name of a template for events and errors.
-func nameOf(p *runner.Preparation, i int) string {
-	return fmt.Sprintf("template %d (%s)", i+1, p.Task.Templates[i].DestPath)
 }

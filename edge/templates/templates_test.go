@@ -2,6 +2,7 @@ package templates_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -109,13 +110,14 @@ func (m *machine) variable(_, path string) (map[string]string, bool) {
 func (m *machine) preparation() *runner.Preparation {
 	root := filepath.Join(m.dir, "allocs", "a")
 	m.env = map[string]string{"NAME": "value"}
+	alloc := fleet.Alloc{ID: "a", TaskGroup: "g", Job: &fleet.Job{TaskGroups: []fleet.TaskGroup{{Name: "g", Tasks: []fleet.Task{m.task}}}}}
 	return &runner.Preparation{
-		Alloc: fleet.Alloc{ID: "a"}, Task: &m.task,
+		Alloc: alloc, Task: &m.task,
 		Config: &drivers.TaskConfig{
 			Env: m.env, Dir: filepath.Join(root, "web"), AllocDir: filepath.Join(root, "alloc"), LocalDir: filepath.Join(root, "web", "local"),
 			SecretsDir: filepath.Join(root, "web", "secrets"), StateDir: filepath.Join(m.dir, "tasks", "a", "web", "1"),
 		},
-		RenderTemplates: m.renderAnew, Folders: taskenv.Place{AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
+		RenderTemplates: m.renderAnew, Folders: taskenv.Place{Alloc: &alloc, Task: m.task.Name, AllocDir: "/alloc", TaskDir: "/local", SecretsDir: "/secrets"},
 		Event:     func(kind, message string) error { return m.Event(context.Background(), kind, message) },
 		MemoryDir: m.memoryDir,
 	}
@@ -555,13 +557,17 @@ func TestTemplateWithSecrets(t *testing.T) {
 	})
 }
 
-// secret is Vault: the address of the service is at one path.
+// secret is Vault: the address of the service is at one path, and a secret of the second version at another.
 func (m *machine) secret(ctx context.Context, _ fleet.AllocID, _ *fleet.Task, path string, _ bool) (template.Secret, error) {
 	if m.slowVault.Load() {
 		<-ctx.Done()
 		return template.Secret{}, context.Cause(ctx)
 	}
 	list, err := m.services.answerOf(ctx, "", "")
+	if err == nil && path == "kv/data/db" {
+		data := map[string]any{"number": json.Number("12345678901234567890"), "yes": true, "list": []any{"a", 1}, "none": nil, "my.key": "dotted"}
+		return template.Secret{Data: map[string]any{"data": data}}, nil
+	}
 	if err != nil || path != "kv/db" {
 		return template.Secret{}, errors.Join(err, errors.New("nothing else"))
 	}

@@ -37,7 +37,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 	w := &watch{hook: h, p: p, control: control, failing: map[int]time.Time{}, old: map[int]bool{}}
 	var watched, pending []int
 	for i := range p.Task.Templates {
-		last, ok := h.readRendering(p, i)
+		last, ok := h.readRendering(templateBlock(p, i))
 		if ok && last.Pending {
 			pending = append(pending, i)
 		}
@@ -72,38 +72,39 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 
 // renderAgain renders a template, and reports whether the task must be told. An error ends the watch.
 func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
-	last, ok := w.hook.readRendering(w.p, i)
+	b := templateBlock(w.p, i)
+	last, ok := w.hook.readRendering(b)
 	if !ok {
 		return false, nil
 	}
-	next, err := w.hook.renderTemplate(ctx, w.p, i)
+	next, err := w.hook.renderTemplate(ctx, b)
 	if err == nil && next.Text != last.Text {
-		if !w.waitUntilSettled(ctx, &w.p.Task.Templates[i]) {
+		if !w.waitUntilSettled(ctx, b.t) {
 			return false, context.Cause(ctx)
 		}
-		next, err = w.hook.renderTemplate(ctx, w.p, i)
+		next, err = w.hook.renderTemplate(ctx, b)
 	}
 	if err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
 	if _, failed := w.failing[i]; failed {
 		delete(w.failing, i)
-		if err := w.control.Event(ctx, fleet.TaskTemplate, nameOf(w.p, i)+" can be rendered again"); err != nil {
+		if err := w.control.Event(ctx, fleet.TaskTemplate, b.name+" can be rendered again"); err != nil {
 			return false, err
 		}
 	}
 	if next.Text == last.Text {
 		if next.At-last.At >= refreshEvery || next.Secret != last.Secret {
 			next.Pending = last.Pending
-			_ = w.hook.writeRendering(w.p, i, next) // for its age, which is only shown, or to encrypt it; it is tried again
+			_ = w.hook.writeRendering(b, next) // for its age, which is only shown, or to encrypt it; it is tried again
 		}
 		return false, nil
 	}
-	next.Pending = w.p.Task.Templates[i].ChangeMode != fleet.ChangeNoop
-	if err := w.hook.writeRendering(w.p, i, next); err != nil {
+	next.Pending = b.t.ChangeMode != fleet.ChangeNoop
+	if err := w.hook.writeRendering(b, next); err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
-	if err := writeDestination(w.p, &w.p.Task.Templates[i], next); err != nil {
+	if err := writeDestination(b, next); err != nil {
 		return false, w.noteFailure(ctx, i, last, err)
 	}
 	return next.Pending, nil
@@ -127,7 +128,7 @@ func (w *watch) noteFailure(ctx context.Context, i int, last rendering, err erro
 		return nil
 	}
 	w.failing[i] = now
-	return w.control.Event(ctx, fleet.TaskTemplate, w.hook.staleMessage(nameOf(w.p, i), last, err))
+	return w.control.Event(ctx, fleet.TaskTemplate, w.hook.staleMessage(templateBlock(w.p, i).name, last, err))
 }
 
 // tellTask applies the change modes of changed templates, after a random part of their longest splay.
@@ -140,7 +141,7 @@ func (w *watch) tellTask(ctx context.Context, changed []int) error {
 	restart, splay := false, time.Duration(0)
 	for _, i := range changed {
 		t := &w.p.Task.Templates[i]
-		names, splay = append(names, nameOf(w.p, i)), max(splay, t.Splay)
+		names, splay = append(names, templateBlock(w.p, i).name), max(splay, t.Splay)
 		switch t.ChangeMode {
 		case fleet.ChangeSignal:
 			signals = append(signals, t.ChangeSignal)
@@ -199,16 +200,16 @@ func (w *watch) runScript(ctx context.Context, i int) error {
 	}
 	var said boundedText
 	code, err := w.control.Exec(limited, fleet.Exec{Command: command, Stdin: io.NopCloser(strings.NewReader("")), Stdout: &said, Stderr: &said})
-	message := fmt.Sprintf("%s: its script has run", nameOf(w.p, i))
+	message := fmt.Sprintf("%s: its script has run", templateBlock(w.p, i).name)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(limited.Err(), context.DeadlineExceeded):
-		message = fmt.Sprintf("%s: its script was ended after %v", nameOf(w.p, i), timeout)
+		message = fmt.Sprintf("%s: its script was ended after %v", templateBlock(w.p, i).name, timeout)
 	case err != nil:
-		message = fmt.Sprintf("%s: its script did not run: %v", nameOf(w.p, i), err)
+		message = fmt.Sprintf("%s: its script did not run: %v", templateBlock(w.p, i).name, err)
 	case code != 0:
-		message = fmt.Sprintf("%s: its script ended with exit code %d: %s", nameOf(w.p, i), code, strings.TrimSpace(said.String()))
+		message = fmt.Sprintf("%s: its script ended with exit code %d: %s", templateBlock(w.p, i).name, code, strings.TrimSpace(said.String()))
 	}
 	return w.control.Event(ctx, fleet.TaskTemplate, message)
 }
@@ -216,12 +217,13 @@ func (w *watch) runScript(ctx context.Context, i int) error {
 // clearPending records that the task was told.
 func (w *watch) clearPending(ctx context.Context, changed []int) error {
 	for _, i := range changed {
-		last, ok := w.hook.readRendering(w.p, i)
+		b := templateBlock(w.p, i)
+		last, ok := w.hook.readRendering(b)
 		if !ok || !last.Pending {
 			continue
 		}
 		last.Pending = false
-		if err := w.hook.writeRendering(w.p, i, last); err != nil {
+		if err := w.hook.writeRendering(b, last); err != nil {
 			return w.noteFailure(ctx, i, last, err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
@@ -108,23 +109,43 @@ func finishJob(p *parser, m map[string]any, path string) {
 	for i, g := range groups {
 		at := joinPath(path, fmt.Sprintf("TaskGroups[%d]", i))
 		p.inheritBlock(m, g.(map[string]any), path, at, "Consul")
-		p.inheritVault(m, g.(map[string]any), path, at)
+		p.inheritInTasks(m, g.(map[string]any), path, at)
 	}
 	delete(m, "Vault")
 	delete(m, "Consul")
+	delete(m, "Secrets")
 }
 
-// finishGroup hands a group's vault block down to its tasks.
+// finishGroup hands a group's vault and secret blocks down to its tasks.
 func finishGroup(p *parser, m map[string]any, path string) {
-	p.inheritVault(m, m, path, path)
+	p.inheritInTasks(m, m, path, path)
 	delete(m, "Vault")
+	delete(m, "Secrets")
 }
 
-// inheritVault gives a vault block to the tasks of a group that have none.
-func (p *parser) inheritVault(from, group map[string]any, fromPath, groupPath string) {
+// inheritInTasks gives a vault block to the tasks of a group that have none, and secret blocks to those without one of that name.
+func (p *parser) inheritInTasks(from, group map[string]any, fromPath, groupPath string) {
 	tasks, _ := group["Tasks"].([]any)
 	for i, t := range tasks {
-		p.inheritBlock(from, t.(map[string]any), fromPath, joinPath(groupPath, fmt.Sprintf("Tasks[%d]", i)), "Vault")
+		task, at := t.(map[string]any), joinPath(groupPath, fmt.Sprintf("Tasks[%d]", i))
+		p.inheritBlock(from, task, fromPath, at, "Vault")
+		p.inheritSecrets(from, task, fromPath, at)
+	}
+}
+
+// inheritSecrets copies secret blocks to a task that has none of that name.
+func (p *parser) inheritSecrets(from, task map[string]any, fromPath, taskPath string) {
+	secrets, _ := from["Secrets"].([]any)
+	own, _ := task["Secrets"].([]any)
+	all := slices.Clip(own)
+	for i, s := range secrets {
+		secret, _ := s.(map[string]any)
+		if slices.ContainsFunc(own, func(o any) bool { return o.(map[string]any)["Name"] == secret["Name"] }) {
+			continue
+		}
+		p.copyPositions(joinPath(fromPath, fmt.Sprintf("Secrets[%d]", i)), joinPath(taskPath, fmt.Sprintf("Secrets[%d]", len(all))))
+		all = append(all, maps.Clone(secret))
+		task["Secrets"] = all
 	}
 }
 
@@ -135,7 +156,11 @@ func (p *parser) inheritBlock(from, to map[string]any, fromPath, toPath, key str
 		return
 	}
 	to[key] = maps.Clone(block)
-	fromBlock, toBlock := joinPath(fromPath, key), joinPath(toPath, key)
+	p.copyPositions(joinPath(fromPath, key), joinPath(toPath, key))
+}
+
+// copyPositions gives a copy of a block the positions of the block.
+func (p *parser) copyPositions(fromBlock, toBlock string) {
 	copied := map[string]hcl.Range{}
 	for path, at := range p.positions {
 		if rest, below := strings.CutPrefix(path, fromBlock); below && (rest == "" || rest[0] == '.') {

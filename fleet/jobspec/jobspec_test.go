@@ -463,3 +463,48 @@ func ExampleParse() {
 	// shop.hcl:5:5: task "serve" needs a driver
 	// shop.hcl:6:7: unknown attribute "drivr" (did you mean driver?)
 }
+
+// TestSecretsAreInherited: a secret block of the job or of a group is for the tasks that have none of that name.
+func TestSecretsAreInherited(t *testing.T) {
+	src := `job "j" {
+  secret "a" {
+    provider = "nomad"
+    path     = "nomad/jobs"
+  }
+  group "g" {
+    secret "b" {
+      provider = "nomad"
+      path     = "nomad/jobs/j"
+    }
+    task "own" {
+      driver = "sim"
+      secret "a" {
+        provider = "nomad"
+        path     = "nomad/jobs/j/g/own"
+      }
+      env {
+        A = "${secret.a.pin}"
+      }
+    }
+    task "none" {
+      driver = "sim"
+    }
+  }
+}`
+	job, err := jobspec.Parse("job.hcl", []byte(src), jobspec.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a nomad/jobs/j/g/own, b nomad/jobs/j", "b nomad/jobs/j, a nomad/jobs"} {
+		var got []string
+		for _, s := range job.TaskGroups[0].Tasks[i].Secrets {
+			got = append(got, s.Name+" "+s.Path)
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("task %d has %q, want %q", i, got, want)
+		}
+	}
+	if got := job.TaskGroups[0].Tasks[0].Env["A"]; got != "${secret.a.pin}" {
+		t.Errorf("env has %q", got)
+	}
+}

@@ -102,7 +102,7 @@ var (
 			"restart": restartBlock, "reschedule": rescheduleBlock("ReschedulePolicy"), "update": updateBlock,
 			"migrate": migrateBlock, "disconnect": disconnectBlock, "ephemeral_disk": diskBlock, "network": networkBlock,
 			"service": serviceBlock, "volume": volumeBlock, "scaling": scalingBlock, "consul": consulBlock, "vault": vaultBlock,
-			"local_control": localControlBlock,
+			"secret": secretBlock, "local_control": localControlBlock,
 		},
 		finish: finishGroup,
 	}
@@ -119,7 +119,7 @@ var (
 			"affinity": affinityBlock, "spread": spreadBlock, "reschedule": rescheduleBlock("Reschedule"), "update": updateBlock,
 			"migrate": migrateBlock, "periodic": periodicBlock, "parameterized": parameterizedBlock,
 			"multiregion": multiregionBlock, "ui": uiBlock, "vault": vaultBlock, "consul": consulBlock,
-			"local_control": localControlBlock,
+			"secret": secretBlock, "local_control": localControlBlock,
 		},
 		finish: finishJob,
 	}

@@ -24,7 +24,7 @@ func (p *parser) evaluateValue(expr hcl.Expression, scope *hcl.EvalContext) (cty
 			continue
 		} else if !isRuntimeReference(traversal) {
 			p.addDiagnosticAt(traversal.SourceRange(), fmt.Sprintf("unknown reference %q", traversalText(traversal)),
-				validate.Suggest(root, []string{"var", "local", "attr", "node", "meta", "env"}, "to keep it as text, write $${…}"))
+				validate.Suggest(root, []string{"var", "local", "attr", "node", "meta", "env", "secret"}, "to keep it as text, write $${…}"))
 			ok = false
 			continue
 		}
@@ -99,12 +99,14 @@ func isResolvable(scope *hcl.EvalContext, name string) bool {
 }
 
 // isRuntimeReference reports whether a reference is one that a task's interpolation may know:
-// of the node, of the environment, or a bare name, which is a variable of the
+// of the node, of the environment, of a secret, or a bare name, which is a variable of the
 // environment or something of the driver's.
 func isRuntimeReference(t hcl.Traversal) bool {
 	switch t.RootName() {
 	case "attr", "node", "meta", "env", "device":
 		return len(t) > 1
+	case "secret":
+		return len(t) > 2
 	}
 	return len(t) == 1
 }

@@ -55,17 +55,20 @@ type Place struct {
 	AllocDir   string // NOMAD_ALLOC_DIR: shared by the group's tasks
 	TaskDir    string // NOMAD_TASK_DIR: the task's own
 	SecretsDir string // NOMAD_SECRETS_DIR
+	// Secrets are items of the task's secrets, for WithSecrets. The env block may use them.
+	Secrets map[string]string
 }
 
 // Env is the environment of one task, which also resolves ${…} in its configuration. It is
 // immutable.
 type Env struct {
-	vars map[string]string
-	node *fleet.Node
+	vars    map[string]string
+	node    *fleet.Node
+	secrets map[string]string // by reference
 }
 
 // New makes the environment of a task: the NOMAD_… variables, then the task's env block. A
-// variable of the block may use NOMAD_… and the node's properties, not another variable.
+// variable of the block may use NOMAD_…, the node's properties and secrets, not another variable.
 func New(p Place) Env {
 	base := Env{vars: placeVars(p), node: p.Node}
 	g := p.Alloc.Group()
@@ -76,9 +79,9 @@ func New(p Place) Env {
 	if t == nil {
 		return base
 	}
-	vars := maps.Clone(base.vars)
+	vars, known := maps.Clone(base.vars), base.WithSecrets(p.Secrets)
 	for k, v := range t.Env {
-		vars[k] = base.Replace(v)
+		vars[k] = known.Replace(v)
 	}
 	return Env{vars: vars, node: p.Node}
 }
@@ -110,7 +113,13 @@ func (e Env) With(more map[string]string) Env {
 	vars := make(map[string]string, len(e.vars)+len(more))
 	maps.Copy(vars, e.vars)
 	maps.Copy(vars, more)
-	return Env{vars: vars, node: e.node}
+	return Env{vars: vars, node: e.node, secrets: e.secrets}
+}
+
+// WithSecrets returns the environment with items of secrets, by reference (secret.NAME.KEY). They are no variables.
+func (e Env) WithSecrets(items map[string]string) Env {
+	e.secrets = items
+	return e
 }
 
 // Vars returns the environment, by name.
@@ -125,7 +134,7 @@ func (e Env) Environ() []string {
 	return list
 }
 
-// Replace replaces every known ${…}: attr.…, meta.…, node.…, env.NAME, env["NAME"] and NAME.
+// Replace replaces every known ${…}: attr.…, meta.…, node.…, secret.…, env.NAME, env["NAME"] and NAME.
 // Unknown ones stay, and a replacement is not replaced again.
 func (e Env) Replace(s string) string {
 	if !strings.Contains(s, "${") {
@@ -197,6 +206,10 @@ func (e Env) replaceAny(v any) any {
 }
 
 func (e Env) resolveReference(name string) (string, bool) {
+	if strings.HasPrefix(name, fleet.SecretPrefix) {
+		v, ok := e.secrets[name]
+		return v, ok
+	}
 	if key, ok := strings.CutPrefix(name, "env."); ok {
 		return e.lookUpVariable(key)
 	}

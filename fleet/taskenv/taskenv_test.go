@@ -95,6 +95,26 @@ func TestReplace(t *testing.T) {
 
 // TestTaskEnvWithoutJob is what an allocation gets whose job is not known, or no
 // longer has the task.
+// TestSecretsAreNoVariables: only ${secret.NAME.KEY} is an item of a secret.
+func TestSecretsAreNoVariables(t *testing.T) {
+	place := sampleTaskPlace()
+	place.Secrets = map[string]string{"secret.db.pin": "4711"}
+	env := taskenv.New(place)
+	for text, want := range map[string]string{
+		"${secret.db.pin}": "4711", "${env.secret.db.pin}": "${env.secret.db.pin}", `${env["secret.db.pin"]}`: `${env["secret.db.pin"]}`, "${secret.db.no}": "${secret.db.no}",
+	} {
+		if got := env.WithSecrets(place.Secrets).Replace(text); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+		if got := env.Replace(text); got != text {
+			t.Errorf("%s: %s without secrets", text, got)
+		}
+	}
+	if strings.Contains(strings.Join(env.Environ(), " "), "4711") {
+		t.Errorf("variables %q", env.Environ())
+	}
+}
+
 func TestTaskEnvWithoutJob(t *testing.T) {
 	p := sampleTaskPlace()
 	p.Task = "gone"

@@ -74,8 +74,10 @@ func refuseTaskLimits(g *fleet.TaskGroup, t *fleet.Task, can Abilities, ps *flee
 		ps.AddHint(fmt.Sprintf("%s.Tasks[%d].VolumeMounts", path, index), "such a task sees the files of the edge: use the volume's path there, and leave out volume_mount",
 			"driver %q cannot mount the volumes of task %q", t.Driver, t.Name)
 	}
+	at := fmt.Sprintf("%s.Tasks[%d]", path, index)
+	refuseSecretConfig(t, can, ps, at)
 	if !can.HidesEnv {
-		refuseSecretEnv(t, ps, fmt.Sprintf("%s.Tasks[%d]", path, index))
+		refuseSecretEnv(t, ps, at)
 	}
 }
 
@@ -92,6 +94,9 @@ func refuseSecretEnv(t *fleet.Task, ps *fleet.Problems, path string) {
 		if t.Identities[i].Env {
 			refuse(fmt.Sprintf(".Identities[%d].Env", i), readFile, "env of an identity")
 		}
+	}
+	if refs := fleet.SecretReferencesIn(t.Env); len(refs) > 0 {
+		refuse(".Env", "let a template write a file of the task's secrets folder, and let the task read it", fmt.Sprintf("${%.128s} in env", refs[0]))
 	}
 	for i := range t.Templates {
 		if t.Templates[i].Envvars && template.ReadsVault(textOf(&t.Templates[i])) {

@@ -53,7 +53,7 @@ var unsupported = []struct {
 	{"cluster of a consul block", "leave it out: a node has one Consul agent", []string{"TaskGroups.Tasks.Consul.Cluster"}},
 	{"namespace of a consul block", "leave it out: namespaces are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Namespace"}},
 	{"partition of a consul block", "leave it out: admin partitions are a part of Consul Enterprise", []string{"TaskGroups.Tasks.Consul.Partition"}},
-	{"secret block", "write a vault block, and a template that reads the secret", []string{"TaskGroups.Tasks.Secrets"}},
+	{"env of a secret", "leave it out: it is for plugins, and the providers here are nomad and vault", []string{"TaskGroups.Tasks.Secrets.Env"}},
 	{"service_name of an identity", "write an identity block into the service", ofIdentities("ServiceName")},
 	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
@@ -89,13 +89,15 @@ func Unsupported(j *fleet.Job) fleet.Problems {
 			refuse[path] = i
 		}
 	}
-	walkUsed(reflect.ValueOf(withoutDefaults(j)), "", "", func(field, path string) bool {
+	walkUsed(reflect.ValueOf(withoutDefaults(j)), "", "", func(field, path string, v reflect.Value) bool {
 		i, ok := refuse[field]
 		if ok {
 			ps.AddHint(path, unsupported[i].hint, "%s is not supported yet", unsupported[i].name)
 		}
+		refuseSecretReferences(v, &ps, field, path)
 		return ok
 	})
+	refuseSecrets(j, &ps)
 	refuseTemplateFunctions(j, &ps)
 	refuseDriverLimits(j, &ps)
 	refuseTaskPorts(j, &ps)
@@ -213,7 +215,7 @@ func plainServices(list []fleet.Service, modes []string) []fleet.Service {
 
 // walkUsed calls visit for every field that is not zero: with its path without
 // indexes, and with them. Where visit returns true it goes no deeper.
-func walkUsed(v reflect.Value, field, path string, visit func(field, path string) bool) {
+func walkUsed(v reflect.Value, field, path string, visit func(field, path string, v reflect.Value) bool) {
 	switch v.Kind() {
 	case reflect.Pointer:
 		if !v.IsNil() {
@@ -242,7 +244,7 @@ func walkUsed(v reflect.Value, field, path string, visit func(field, path string
 				walkUsed(fv, field, path, visit)
 				continue
 			}
-			if !fv.IsZero() && !isEmptyValue(fv) && !visit(joinPath(field, f.Name), joinPath(path, f.Name)) {
+			if !fv.IsZero() && !isEmptyValue(fv) && !visit(joinPath(field, f.Name), joinPath(path, f.Name), fv) {
 				walkUsed(fv, joinPath(field, f.Name), joinPath(path, f.Name), visit)
 			}
 		}

@@ -20,7 +20,7 @@ var unsupportedExamples = map[string]string{
 	"Sticky": `true`, "Disabled": `true`,
 	"Artifacts": `[{}]`, "Vault.Cluster": `"x"`, "Vault.Policies": `["x"]`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
-	"ScalingPolicies": `[{}]`, "Secrets": `[{}]`, "Identity.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
+	"ScalingPolicies": `[{}]`, "Secrets.Env": `{"A": "b"}`, "Identity.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
 	"Schedule": `{"Cron": {"Start": "x"}}`, "Cores": `1`, "MemoryMaxMB": `1`, "Devices": `[{}]`, "NUMA": `{"Affinity": "require"}`,
 	"Mode": `"${meta.network}"`, "Hostname": `"h"`, "DNS": `{"Servers": ["192.0.2.1"]}`, "CNI": `{"Args": {"k": "v"}}`,
 	"AddressMode": `"driver"`, "Services.Connect": `{"SidecarService": {}}`, "Services.Kind": `"x"`, "Services.Cluster": `"x"`,
@@ -83,7 +83,7 @@ func jobAsking(tb testing.TB, path string) (src, at string) {
 	}
 	name, _, _ := strings.Cut(last, "=")
 	src, at = fmt.Sprintf("{%q: %s}", name, value), name
-	beside := map[string]string{"Services": `"Provider": "nomad"`, "Checks": `"Type": "tcp"`, "Templates": `"DestPath": "x"`}
+	beside := map[string]string{"Services": `"Provider": "nomad"`, "Checks": `"Type": "tcp"`, "Templates": `"DestPath": "x"`, "Secrets": `"Name": "x"`}
 	for i := len(keys) - 2; i >= 0; i-- {
 		if also := beside[keys[i]]; also != "" && !strings.HasPrefix(src, strings.SplitAfter("{"+also, ":")[0]) {
 			src = "{" + also + ", " + src[1:]

@@ -123,6 +123,7 @@ func validateTaskParts(t *fleet.Task, ps *fleet.Problems, at string, g *fleet.Ta
 	validateIdentities(t, ps, at)
 	validateActions(t, ps, at)
 	validateVault(t.Vault, ps, at+".Vault")
+	validateSecrets(t, ps, at)
 }
 
 // maxVaultName bounds the role and the namespace of a vault block, in bytes.

@@ -22,7 +22,8 @@ var jobFrames = map[string]string{
 	"Constraint": `{"LTarget": "${attr.a}", "RTarget": "1", "Operand": "="}`, "Affinity": `{"LTarget": "${attr.a}", "RTarget": "1", "Operand": "=", "Weight": 50}`,
 	"Spread": `{"Attribute": "${node.datacenter}", "Weight": 50}`, "SpreadTarget": `{"Value": "a", "Percent": 50}`,
 	"Service": `{"Name": "s", "Provider": "nomad", "PortLabel": "80"}`, "ServiceCheck": `{"Type": "http", "Path": "/", "Interval": 1000000000, "Timeout": 1000000000}`,
-	"Port": `{"Label": "p"}`, "ScalingPolicy": `{"Min": 0, "Max": 3}`, "Action": `{"Name": "a", "Command": "b"}`,
+	"Secret": `{"Name": "s", "Provider": "nomad", "Path": "nomad/jobs"}`,
+	"Port":   `{"Label": "p"}`, "ScalingPolicy": `{"Min": 0, "Max": 3}`, "Action": `{"Name": "a", "Command": "b"}`,
 	"UpdateStrategy": `{"Canary": 1}`, "ReschedulePolicy": `{"Interval": 86400000000000}`, "TaskLifecycle": `{"Hook": "prestart"}`, "VolumeRequest": `{"Type": "host", "Source": "s"}`,
 	"TaskArtifact": `{"GetterSource": "s"}`, "Template": `{"EmbeddedTmpl": "x", "DestPath": "y"}`, "RequestedDevice": `{"Name": "gpu"}`,
 	"WorkloadIdentity": `{"Name": "x"}`,
@@ -40,6 +41,7 @@ var jobNeeds = map[string]string{
 // jobValues are values, in JSON, for fields that do not take every value. Their key is TYPE.FIELD,
 // or the last two keys of the path where a type is used in several places.
 var jobValues = map[string]string{
+	"Secret.Config":      `{"namespace": "default"}`,
 	"TaskLifecycle.Hook": `"poststart"`, "Service.PortLabel": `"81"`, "Service.OnUpdate": `"ignore"`, "ServiceCheck.OnUpdate": `"ignore"`,
 	"Resources.MemoryMaxMB": `600`, "LogConfig.Enabled": `false`, "Task.KillSignal": `"SIGINT"`, "0.Type": `"vertical_mem"`, "Scaling.Type": `"horizontal"`,
 	"DisconnectStrategy.StopOnClientAfter": `60000000000`, "TaskGroup.StopAfterClientDisconnect": `60000000000`, "MigrateStrategy.HealthCheck": `"task_states"`,

@@ -21,7 +21,7 @@ type feasibility struct {
 	login      bool                     // a task or a service logs in to Consul
 	identities bool                     // a task gets the token of an identity
 	offline    bool                     // the edge may sign such a token itself
-	envTokens  bool                     // a task gets such a token in its environment
+	inMemory   bool                     // a task has such a token, or a secret, in its environment or its arguments
 	devices    []*fleet.RequestedDevice // requested by tasks
 	ports      []fleet.Port             // ports of a named host network
 	volumes    []fleet.VolumeRequest    // host volumes
@@ -76,7 +76,7 @@ func newFeasibility(c volumeReader, job *fleet.Job, g *fleet.TaskGroup) (*feasib
 	}
 	f.network, f.consul, f.vault = g.NetworkMode(), g.UsesConsul(), g.UsesVault()
 	f.login = g.LogsInToConsul()
-	f.identities, f.offline, f.envTokens = g.HasIdentities(), g.HasOfflineIdentities(), g.HasEnvIdentities()
+	f.identities, f.offline, f.inMemory = g.HasIdentities(), g.HasOfflineIdentities(), g.NeedsEnvInMemory()
 	for _, v := range g.Volumes {
 		if v.Type == fleet.VolumeHost {
 			f.volumes = append(f.volumes, v)
@@ -195,7 +195,7 @@ func (f *feasibility) checkClass(n *fleet.Node) verdict {
 	if f.offline && n.Attributes[fleet.AttributeIdentities] != fleet.OfflineIdentities {
 		return verdict{reason: missingOffline}
 	}
-	if f.envTokens && n.Attributes[fleet.AttributeEnvInMemory] == "" {
+	if f.inMemory && n.Attributes[fleet.AttributeEnvInMemory] == "" {
 		return verdict{reason: missingMemory}
 	}
 	for _, c := range f.conds {
