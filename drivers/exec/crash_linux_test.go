@@ -105,6 +105,10 @@ func TestStartAfterReboot(t *testing.T) {
 	if out, err := osexec.Command("sh", "-c", "rm "+cfg.StateDir+"/exit.json && rm -r "+cfg.StateDir+"/oci && mv "+saved+" "+cfg.StateDir+"/oci").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
+	// runc had made the file for the next container's pid, and makes it only once.
+	if err := os.WriteFile(filepath.Join(cfg.StateDir, ".container.pid"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	d := mustDriver(t, "another-boot")
 	h, err := d.Start(t.Context(), cfg)
 	if err != nil {

@@ -27,6 +27,8 @@ const (
 	runtimeLog = "runtime.log" // messages of the runtime's last command
 	pidFile    = "container.pid"
 	holdFIFO   = "hold" // endless input for the first process of the PID namespace
+	// partialPIDFile is the file that runc renames to pidFile. It makes no second one: a loss of power may leave it.
+	partialPIDFile = "." + pidFile
 )
 
 const (
@@ -50,8 +52,10 @@ func (s *supervisor) createContainer(files []uintptr) (int, error) {
 		}
 	}
 	record := filepath.Join(s.dir, pidFile)
-	if err := os.Remove(record); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, fmt.Errorf("remove pid of an earlier container: %w", err)
+	for _, name := range []string{pidFile, partialPIDFile} {
+		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, fmt.Errorf("remove pid of an earlier container: %w", err)
+		}
 	}
 	create := func() error { return s.runRuntime(files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID) }
 	if c.Layers != nil {
