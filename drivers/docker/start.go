@@ -59,13 +59,13 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 		return drivers.Handle{}, err
 	}
 	if found != nil && !d.isOfThisBoot(found) {
-		if err := d.removeContainer(ctx, found.ID); err != nil {
+		if err := d.removeInspected(ctx, found); err != nil {
 			return drivers.Handle{}, err
 		}
 		_ = os.Remove(filepath.Join(cfg.StateDir, exitFile)) // the exit of an earlier container
 		found = nil
 	}
-	if found != nil && found.State.Status != container.StateCreated {
+	if found != nil && !isUnstarted(found.State) {
 		return d.handleOf(cfg, found.ID)
 	}
 	if err := d.removeEarlierAttempts(ctx, cfg); err != nil {
@@ -168,7 +168,7 @@ func (d *Driver) startCreated(ctx context.Context, created *container.InspectRes
 			return false, d.startError(err)
 		}
 	}
-	return false, d.removeContainer(ctx, created.ID)
+	return false, d.removeInspected(ctx, created)
 }
 
 // startError explains why a container did not start. A command that the image does not have is a permanent error.
@@ -226,7 +226,7 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 		return nil, drivers.ErrTaskGone // Start goes on with it
 	case isUnstarted(found.State), !d.isOfThisBoot(found):
 		t.copyRest(ctx)
-		if err := d.removeContainer(ctx, found.ID); err != nil {
+		if err := d.removeInspected(ctx, found); err != nil {
 			return nil, err
 		}
 		return nil, drivers.ErrTaskGone
@@ -292,11 +292,8 @@ func (d *Driver) handleOf(cfg drivers.TaskConfig, containerID string) (drivers.H
 	return drivers.Handle{Driver: d.cfg.Name, Version: recordVersion, TaskID: cfg.ID, State: state}, nil
 }
 
-// removeContainer kills and removes a container, by its id or its name, with its anonymous volumes. A missing one is no error. None of its
-// processes runs afterwards: those that the daemon does not know end first, as nothing leads to them once the container is removed.
+// removeContainer kills and removes a container, by its id or its name. A missing one is no error.
 func (d *Driver) removeContainer(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	found, err := d.inspectContainer(ctx, id, requestTimeout)
 	if err != nil {
 		return err
@@ -304,12 +301,20 @@ func (d *Driver) removeContainer(ctx context.Context, id string) error {
 	if found == nil {
 		return d.endProcesses(ctx, id)
 	}
+	return d.removeInspected(ctx, found)
+}
+
+// removeInspected kills and removes a container with its anonymous volumes. None of its processes runs afterwards: those that the daemon
+// does not know end first, as nothing leads to them once the container is removed.
+func (d *Driver) removeInspected(ctx context.Context, found *container.InspectResponse) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if !mayRun(found) {
 		if err := d.endProcesses(ctx, found.ID); err != nil {
 			return err
 		}
 	}
-	_, err = d.client.ContainerRemove(ctx, found.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	_, err := d.client.ContainerRemove(ctx, found.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) && strings.Contains(err.Error(), "already in progress") {
 		err = nil // another request has removed it or is removing it
 	}
