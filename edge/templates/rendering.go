@@ -46,6 +46,12 @@ type rendering struct {
 
 // readRendering returns the newest rendering of a template. It returns false if there is none for this very block.
 func (h *Hook) readRendering(b block) (rendering, bool) {
+	r, ok := h.readNewest(b)
+	return r, ok && r.Digest == digestOf(b.t)
+}
+
+// readNewest returns the newest rendering of a template, also of an earlier text of the block.
+func (h *Hook) readNewest(b block) (rendering, bool) {
 	f, err := os.Open(b.renderingPath())
 	if err != nil {
 		return rendering{}, false
@@ -56,7 +62,7 @@ func (h *Hook) readRendering(b block) (rendering, bool) {
 		return rendering{}, false
 	}
 	r, err := decodeRendering(text)
-	if err != nil || r.Digest != digestOf(b.t) {
+	if err != nil {
 		return rendering{}, false
 	}
 	if r.Version == sealedVersion {

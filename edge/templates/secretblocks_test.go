@@ -64,10 +64,11 @@ func TestSecrets(t *testing.T) {
 		t.Errorf("%v, the environment is %q", err, m.env)
 	}
 	m.mustLog(t, fleet.TaskTemplate+": The rendering of ")
-	if !strings.Contains(m.log[0], `of secret "db"`) && !strings.Contains(m.log[0], `secret "db" cannot be rendered now`) {
+	if !strings.Contains(m.log[0], `secret "db" cannot be rendered now`) {
 		t.Errorf("%q", m.log)
 	}
 
+	m.task.Secrets[0].Path = "nomad/jobs" // another release may read it by another text
 	p := m.preparation()
 	m.hook().RestoreVars(p)
 	if m.env["ADDRESS"] != want || !p.IsSecretVar("ADDRESS") || p.IsSecretVar("PLAIN") {

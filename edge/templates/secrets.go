@@ -42,11 +42,11 @@ func (h *Hook) prepareSecrets(ctx context.Context, p *runner.Preparation) error 
 	return nil
 }
 
-// restoreSecrets sets the secrets again that prepareSecrets had set.
+// restoreSecrets sets the secrets again that prepareSecrets had set, which another release may have done with another template.
 func (h *Hook) restoreSecrets(p *runner.Preparation) {
 	all := map[string]string{}
 	for i := range p.Task.Secrets {
-		if r, known := h.readRendering(secretBlock(p, i)); known {
+		if r, known := h.readNewest(secretBlock(p, i)); known {
 			_ = addItems(all, p.Task.Secrets[i].Name, r.Text) // it was added before
 		}
 	}
