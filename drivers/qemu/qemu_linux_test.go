@@ -422,7 +422,7 @@ func TestRefused(t *testing.T) {
 			cfg.Devices = []fleet.DeviceNode{{HostPath: "/dev/null", TaskPath: "/dev/null", Permissions: "r"}}
 		}},
 		{"an unknown port", `port_map names "http"`, make([]byte, 512), map[string]any{"image_path": "disk,1.img", "port_map": map[string]any{"http": 80}}, nil},
-		{"a forbidden flag", "does not allow --monitor", make([]byte, 512), map[string]any{"image_path": "disk,1.img", "args": []any{"-device", "x", "--monitor", "stdio"}}, nil},
+		{"a forbidden flag", "does not allow the flag at args[2]", make([]byte, 512), map[string]any{"image_path": "disk,1.img", "args": []any{"-device", "x", "--monitor", "stdio"}}, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := mustConfig(t, "")
