@@ -24,8 +24,7 @@ func (h *Hook) prepareSecrets(ctx context.Context, p *runner.Preparation) error 
 	all := map[string]string{}
 	for i := range p.Task.Secrets {
 		b := secretBlock(p, i)
-		_, known := h.readRendering(b)
-		last, err := h.renderOrReuse(ctx, b)
+		last, known, err := h.renderOrReuse(ctx, b)
 		if err != nil {
 			return err
 		}

@@ -95,8 +95,7 @@ func (h *Hook) prepareTemplate(ctx context.Context, b block) error {
 	if err := h.awaitYoung(ctx, b); err != nil {
 		return err
 	}
-	_, known := h.readRendering(b)
-	last, err := h.renderOrReuse(ctx, b)
+	last, known, err := h.renderOrReuse(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -112,11 +111,11 @@ func (h *Hook) prepareTemplate(ctx context.Context, b block) error {
 }
 
 // renderOrReuse returns the rendering for the next attempt: a new one, or the newest if the block cannot be rendered now or once is
-// enough. It waits for a server without which there is none.
-func (h *Hook) renderOrReuse(ctx context.Context, b block) (rendering, error) {
+// enough. known says that there was one before. It waits for a server without which there is none.
+func (h *Hook) renderOrReuse(ctx context.Context, b block) (r rendering, known bool, err error) {
 	last, known := h.readRendering(b)
 	if known && b.t.Once && !b.p.RenderTemplates {
-		return last, nil
+		return last, known, nil
 	}
 	next, err := h.renderTemplate(ctx, b)
 	if !known {
@@ -125,11 +124,11 @@ func (h *Hook) renderOrReuse(ctx context.Context, b block) (rendering, error) {
 	switch {
 	case err == nil:
 		next.Pending = !known && runsAtFirst(b.t)
-		return next, nil
+		return next, known, nil
 	case !known || ctx.Err() != nil:
-		return rendering{}, fmt.Errorf("render %s: %w", b.name, err)
+		return rendering{}, known, fmt.Errorf("render %s: %w", b.name, err)
 	}
-	return last, b.p.Event(fleet.TaskTemplate, h.staleMessage(b.name, last, err))
+	return last, known, b.p.Event(fleet.TaskTemplate, h.staleMessage(b.name, last, err))
 }
 
 // recordRendering makes a rendering durable. An older one on the disk is good enough if that fails.
