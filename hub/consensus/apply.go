@@ -116,7 +116,7 @@ func (n *Node) Alone(ctx context.Context, c state.Command) (state.Result, error)
 		}
 		defer n.applyTurns.Release(allTurns)
 		n.generation.Add(1)
-		return applyToRaft(r, cmd, untilDeadline(ctx))
+		return n.applyToRaft(ctx, r, cmd)
 	})))
 }
 
@@ -140,6 +140,8 @@ func (n *Node) ApplyEncoded(ctx context.Context, cmd []byte) ([]byte, error) {
 	if _, err := state.Decode(cmd); err != nil {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "decode a forwarded command: %v", err)
 	}
+	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
+	defer cancel()
 	res, err := n.commitLocally(ctx, cmd)
 	switch {
 	case err != nil && isSurelyNotCommitted(err):
@@ -203,17 +205,8 @@ func (n *Node) commitIf(ctx context.Context, cmd []byte, still func() bool) (sta
 		if !still() {
 			return nil, errOutdated
 		}
-		return applyToRaft(r, cmd, untilDeadline(ctx))
+		return n.applyToRaft(ctx, r, cmd)
 	}))
-}
-
-// applyToRaft gives a command to raft, and returns the response of the state machine.
-func applyToRaft(r *raft.Raft, cmd []byte, timeout time.Duration) (any, error) {
-	f := r.Apply(cmd, timeout)
-	if err := f.Error(); err != nil {
-		return nil, err
-	}
-	return f.Response(), nil
 }
 
 // resultFromResponse converts the response of the state machine to a Result, or returns its error.
@@ -255,9 +248,11 @@ func call[T any](ctx context.Context, n *Node, ask func(*raft.Raft) (T, error)) 
 	}
 	done := make(chan outcome, 1)
 	n.mu.Lock()
-	if n.stopping {
+	select {
+	case <-n.stopping:
 		n.mu.Unlock()
 		return zero, errNoLeader
+	default:
 	}
 	n.calls.Go(func() {
 		v, err := ask(r)
@@ -283,7 +278,7 @@ func untilDeadline(ctx context.Context) time.Duration {
 
 // isSurelyNotCommitted reports whether a command that failed with err is not committed, and never will be.
 func isSurelyNotCommitted(err error) bool {
-	for _, e := range []error{errNoLeader, errOutdated, errNoTurn, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
+	for _, e := range []error{errNoLeader, errOutdated, errNoTurn, errReplaced, raft.ErrNotLeader, raft.ErrEnqueueTimeout, raft.ErrLeadershipTransferInProgress} {
 		if errors.Is(err, e) {
 			return true
 		}

@@ -61,19 +61,25 @@ type hub struct {
 	ended chan struct{} // Run has returned
 	err   error         // what it returned
 	leads chan bool     // every signal of Leadership, in order
-	cut   func()        // from now on no packet comes or goes, and nobody is told
 	stop  func()        // ends it in order
 	peers *rpc.Peers
+	*cuttableSocket
 }
 
-// cuttableSocket is a socket that can be cut, as by a kill -9 of its process.
+// cuttableSocket is a socket that can be cut, as by a kill -9 of its process, or in one direction.
 type cuttableSocket struct {
 	net.PacketConn
-	cut atomic.Bool
+	mute, deaf atomic.Bool
 }
 
+// cut: from now on no packet comes or goes, and nobody is told.
+func (w *cuttableSocket) cut() { w.mute.Store(true); w.deaf.Store(true) }
+
+// mend ends a cut.
+func (w *cuttableSocket) mend() { w.mute.Store(false); w.deaf.Store(false) }
+
 func (w *cuttableSocket) WriteTo(b []byte, to net.Addr) (int, error) {
-	if w.cut.Load() {
+	if w.mute.Load() {
 		return len(b), nil
 	}
 	return w.PacketConn.WriteTo(b, to)
@@ -82,7 +88,7 @@ func (w *cuttableSocket) WriteTo(b []byte, to net.Addr) (int, error) {
 func (w *cuttableSocket) ReadFrom(b []byte) (int, net.Addr, error) {
 	for {
 		n, from, err := w.PacketConn.ReadFrom(b)
-		if err != nil || !w.cut.Load() {
+		if err != nil || !w.deaf.Load() {
 			return n, from, err
 		}
 	}
@@ -107,7 +113,7 @@ func (c *cluster) mustStart(id fleet.HubID, addr string, bootstrap bool) *hub {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	h := &hub{cut: func() { socket.cut.Store(true) }, id: id, addr: ep.Addr().String(), store: state.New(), ended: make(chan struct{}), leads: make(chan bool, 1024)}
+	h := &hub{cuttableSocket: socket, id: id, addr: ep.Addr().String(), store: state.New(), ended: make(chan struct{}), leads: make(chan bool, 1024)}
 	raftPool, hubPool := c.mustPool(ep, who, syncproto.ALPNRaft), c.mustPool(ep, who, syncproto.ALPNHub)
 	if h.peers, err = rpc.New(rpc.Config{Pool: hubPool}); err != nil {
 		c.tb.Fatal(err)

@@ -102,7 +102,7 @@ type Node struct {
 	generation atomic.Uint64
 
 	mu       sync.Mutex
-	stopping bool           // no new calls into raft
+	stopping chan struct{}  // closed: no new calls into raft
 	calls    sync.WaitGroup // calls into raft that are in progress
 }
 
@@ -127,7 +127,7 @@ func New(cfg Config) (*Node, error) {
 		applyTurns: semaphore.NewWeighted(allTurns),
 		cfg:        cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
 		layer: newStreamLayer(cfg.Addr, cfg.Dial),
-		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1),
+		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1), stopping: make(chan struct{}),
 		leaderNotifier: newChangeNotifier(),
 	}
 	n.machine = &machine{store: cfg.Store, fail: n.failRun, applied: cfg.Applied}
@@ -207,9 +207,9 @@ func (n *Node) failRun(err error) {
 	}
 }
 
-// stopRaft stops raft. A leader transfers its leadership first, so that the cluster need not wait for an
-// election timeout. It waits for the calls in progress, which raft would never answer afterwards. They do
-// end: a committed command is applied, and a leader without a majority steps down when its lease ends.
+// stopRaft stops raft. A leader transfers its leadership first, so that the cluster need not wait for an election
+// timeout. It waits for the calls in progress, which raft would never answer afterwards. They end: a command is applied,
+// or the lease of a leader without a majority ends, and an election timeout later the wait for the outcome.
 func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 	if r.State() == raft.Leader {
 		if err := r.LeadershipTransfer().Error(); err != nil {
@@ -217,7 +217,7 @@ func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 		}
 	}
 	n.mu.Lock()
-	n.stopping = true
+	close(n.stopping)
 	n.mu.Unlock()
 	n.calls.Wait()
 	if err := n.layer.Close(); err != nil {

@@ -17,6 +17,7 @@ type machine struct {
 	store   *state.Store
 	fail    func(error)   // stops the hub (failRun)
 	applied func(Applied) // Config.Applied; may be nil
+	waiters tagWaiters    // of commands that this hub wrote to the log as the leader
 
 	err     error // set when an entry could not be applied; nothing is applied after it
 	traffic [256]traffic
@@ -31,9 +32,15 @@ var (
 	_ raft.ConfigurationStore = (*machine)(nil)
 )
 
-// Apply returns a state.Result. If the entry cannot be decoded it returns an error, and stops the hub:
-// without the command its state would differ from that of the other hubs.
+// Apply returns a state.Result, also to a caller that waits for the entry. If the entry cannot be decoded it returns
+// an error, and stops the hub: without the command its state would differ from that of the other hubs.
 func (m *machine) Apply(l *raft.Log) any {
+	response := m.applyEntry(l)
+	m.waiters.deliverResponse(l, response)
+	return response
+}
+
+func (m *machine) applyEntry(l *raft.Log) any {
 	if m.err != nil {
 		return m.err
 	}
