@@ -43,7 +43,7 @@ hub/access              < fleet syncproto hub/state hub/workload
 hub/rpc                 < fleet syncproto
 hub/broker              < fleet hub/rpc hub/state
 hub/planner             < fleet hub/rpc hub/state
-hub/rollout             < fleet hub/state
+hub/rollout             < fleet reconcile hub/state
 hub/scheduler           < fleet reconcile hub/state
 hub/consensus           < fleet syncproto hub/rpc hub/state
 hub/drainer             < fleet hub/state

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"fmt"
+	"time"
 
 	"skerry/fleet"
 )
@@ -28,6 +29,16 @@ func (d *decision) findVacantNodes(g *fleet.TaskGroup, nodes []*nodeAllocs, r *r
 			r.vacant++
 		}
 	}
+}
+
+// AwaitsNode reports whether a system job waits for the absent node of an allocation that was stopped, to place its
+// newest version there. pool is the node's pool; nil: it is not known.
+func AwaitsNode(job *fleet.Job, node *fleet.Node, pool *fleet.Pool, a *fleet.Alloc, now time.Time) bool {
+	d := &decision{in: Input{Job: job, Now: now, Nodes: map[fleet.NodeID]*fleet.Node{node.ID: node}}}
+	if pool != nil {
+		d.in.DefaultDisconnect = map[string]string{pool.Name: pool.DefaultDisconnect}
+	}
+	return d.isAwaitingNode(&nodeAllocs{node: node, members: []*member{d.classifyAlloc(a)}})
 }
 
 // isAwaitingNode reports whether an empty node, whose allocation was stopped, gets the newest

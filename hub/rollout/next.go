@@ -23,6 +23,8 @@ type DeploymentSnapshot struct {
 	Site  func(fleet.NodeID) string // site of a node
 	// Away reports whether a node is not ready: disconnected, down, or still replaying.
 	Away func(fleet.NodeID) bool
+	// Awaited reports whether a system job waits for the absent node of a stopped allocation (reconcile.AwaitsNode).
+	Awaited func(*fleet.Alloc) bool
 	// Window returns the state of a group's update windows on a node; nil: always open.
 	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.WindowState
 	Versions func() []*fleet.Job   // kept versions of the job, newest first
@@ -273,11 +275,11 @@ func (p DeploymentSnapshot) isNewestVersion(a *fleet.Alloc) bool {
 }
 
 // needsReplacement reports whether a stopped allocation still gets a replacement: the deployment
-// stopped it before there was capacity for the new one, or its node is away.
+// stopped it before there was capacity for the new one, or its node is away and awaited.
 func (p DeploymentSnapshot) needsReplacement(a *fleet.Alloc, newest bool) bool {
 	away := p.Away(a.NodeID)
 	if p.isSystemJob() && away {
-		return a.NoLongerWanted() && a.DesiredStatus != fleet.DesiredEvict && a.NextAllocation == ""
+		return a.NoLongerWanted() && a.DesiredStatus != fleet.DesiredEvict && a.NextAllocation == "" && p.Awaited(a)
 	}
 	return (p.isSystemJob() || away && a.OccupiesNode()) && !newest && p.Deployment.StoppedForUpdate(a)
 }

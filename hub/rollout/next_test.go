@@ -27,6 +27,7 @@ func snapshotOfDeployment(d *fleet.Deployment, job *fleet.Job, now time.Time, al
 		Deployment: d, Job: job, Progress: rollout.NewProgress(allocs...), Alloc: allocLookup(allocs), Now: now, NewEval: func() fleet.EvalID { return "e" },
 		Whole:    func() []*fleet.Alloc { return allocs },
 		Away:     func(fleet.NodeID) bool { return false },
+		Awaited:  func(*fleet.Alloc) bool { return true },
 		Waits:    func(string) bool { return false },
 		Versions: func() []*fleet.Job { return nil },
 	}

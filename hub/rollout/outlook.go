@@ -12,7 +12,7 @@ import (
 // description, and to which version the job reverts. nil: it has ended, is paused, or is not of the
 // job's newest version.
 func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
-	p := snapshotOfDeployment(view, d, now)
+	p := SnapshotOf(view, d, now)
 	if !p.isRunningNewest() {
 		return nil
 	}

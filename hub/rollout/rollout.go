@@ -13,6 +13,7 @@
 package rollout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/internal/pace"
+	"skerry/reconcile"
 )
 
 const (
@@ -116,7 +118,7 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 			return
 		}
 		progress = progress.countChanges(view, id)
-		p := snapshotOfDeployment(w.cfg.State.View(), d, w.cfg.Now())
+		p := SnapshotOf(w.cfg.State.View(), d, w.cfg.Now())
 		p.Progress, p.Seen, p.NewEval = progress, seen, func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }
 		step := Next(p)
 		if step.Command != nil {
@@ -133,8 +135,8 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 	}
 }
 
-// snapshotOfDeployment returns a deployment's snapshot of a view, without Progress, Seen and NewEval.
-func snapshotOfDeployment(view *state.View, d *fleet.Deployment, now time.Time) DeploymentSnapshot {
+// SnapshotOf returns a deployment's snapshot of a view, without Progress, Seen and NewEval.
+func SnapshotOf(view *state.View, d *fleet.Deployment, now time.Time) DeploymentSnapshot {
 	p := DeploymentSnapshot{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
 	p.Waits = func(group string) bool {
@@ -153,6 +155,14 @@ func snapshotOfDeployment(view *state.View, d *fleet.Deployment, now time.Time) 
 	p.Away = func(id fleet.NodeID) bool {
 		n, ok := view.Node(id)
 		return ok && n.Status != fleet.NodeReady
+	}
+	p.Awaited = func(a *fleet.Alloc) bool {
+		n, ok := view.Node(a.NodeID)
+		if !ok {
+			return false
+		}
+		pool, _ := view.Pool(cmp.Or(n.NodePool, fleet.DefaultPool))
+		return reconcile.AwaitsNode(p.Job, n, pool, a, now)
 	}
 	p.Alloc = view.Alloc
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }

@@ -197,29 +197,9 @@ func (h *modelHub) nextWatcherStep(v *state.View, d *fleet.Deployment) rollout.S
 	if !d.Active() {
 		return rollout.Step{}
 	}
-	p := rollout.DeploymentSnapshot{
-		Deployment: d, Seen: max(h.seen[d.ID], d.CreateIndex), Now: h.now, NewEval: func() fleet.EvalID { return fleet.EvalID(h.newID()) },
-		Versions: func() []*fleet.Job { return v.JobVersions(d.Namespace, d.JobID) },
-		Whole:    func() []*fleet.Alloc { return allocsOf(v, d.JobID) },
-		Site: func(id fleet.NodeID) string {
-			n, _ := v.Node(id)
-			return n.SiteName()
-		},
-		Away: func(id fleet.NodeID) bool {
-			n, ok := v.Node(id)
-			return ok && n.Status != fleet.NodeReady
-		},
-		Waits: func(group string) bool {
-			for e := range v.EvalsByJob(d.Namespace, d.JobID) {
-				if m := e.FailedTGAllocs[group]; !e.Terminal() && m != nil && m.NodesEvaluated == 0 {
-					return true
-				}
-			}
-			return false
-		},
-	}
-	p.Job, _ = v.Job(d.Namespace, d.JobID)
-	p.Progress, p.Alloc = rollout.NewProgress(slices.Collect(v.AllocsByDeployment(d.ID))...), v.Alloc
+	p := rollout.SnapshotOf(v, d, h.now)
+	p.Seen, p.NewEval = max(h.seen[d.ID], d.CreateIndex), func() fleet.EvalID { return fleet.EvalID(h.newID()) }
+	p.Progress = rollout.NewProgress(slices.Collect(v.AllocsByDeployment(d.ID))...)
 	return rollout.Next(p)
 }
 
