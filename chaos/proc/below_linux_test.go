@@ -1,14 +1,19 @@
 package proc_test
 
 import (
+	"errors"
+	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
 	"skerry/chaos/proc"
+	"skerry/drivers/cgroup"
 )
 
 // TestBelow finds what belongs to a directory in each of the ways it may, and not what
@@ -115,5 +120,41 @@ func TestProcessorTime(t *testing.T) {
 	}
 	if _, err := proc.ProcessorTime(1 << 30); err == nil {
 		t.Error("the processor time of no process")
+	}
+}
+
+// TestKillBelowRemovesCgroups kills a process in a cgroup of its own. Without the removal, a machine on which fleets
+// are rebooted again and again collects thousands of cgroups, and everything on it becomes slower.
+func TestKillBelowRemovesCgroups(t *testing.T) {
+	mounts, err := cgroup.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := mounts.Probe(); err != nil {
+		t.Skip(err)
+	}
+	g := mounts.Group("kill-below-" + strconv.Itoa(os.Getpid()))
+	if err := g.Create(cgroup.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := exec.Command("sleep", "600")
+	cmd.Dir = dir
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	if err := g.Add(cmd.Process.Pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := proc.KillBelow(dir); err != nil {
+		t.Fatal(err)
+	}
+	<-ended
+	for _, folder := range append(slices.Collect(maps.Values(g.Legacy)), g.Unified) {
+		if _, err := os.Stat(folder); folder != "" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("cgroup %s is left: %v", folder, err)
+		}
 	}
 }

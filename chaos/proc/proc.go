@@ -104,14 +104,21 @@ func names(text, dir string) bool {
 const killBound = 20 * time.Second
 
 // KillBelow kills every process that belongs to a directory (Below), again and again until none is
-// left. It returns an error if some are left after killBound.
+// left, and removes their cgroups. It returns an error if some are left after killBound.
 func KillBelow(dir string) error {
+	cgroups := map[string]bool{}
 	for deadline := time.Now().Add(killBound); ; time.Sleep(5 * time.Millisecond) {
 		pids, err := Below(dir)
-		if err != nil || len(pids) == 0 {
+		if err != nil {
 			return err
 		}
+		if len(pids) == 0 {
+			return removeCgroups(cgroups)
+		}
 		for _, pid := range pids {
+			for _, path := range cgroupPaths(strconv.Itoa(pid)) {
+				cgroups[path] = true
+			}
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 				return fmt.Errorf("kill process %d: %w", pid, err)
 			}
