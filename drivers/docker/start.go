@@ -309,7 +309,8 @@ func (d *Driver) removeContainer(ctx context.Context, id string) error {
 func (d *Driver) removeInspected(ctx context.Context, found *container.InspectResponse) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if !mayRun(found) {
+	ofThisBoot := d.isOfThisBoot(found) // of another one no process is left
+	if ofThisBoot && !mayRun(found) {
 		if err := d.endProcesses(ctx, found.ID); err != nil {
 			return err
 		}
@@ -320,6 +321,9 @@ func (d *Driver) removeInspected(ctx context.Context, found *container.InspectRe
 	}
 	if err != nil {
 		return d.daemonError("remove container "+fleet.Short(found.ID), err)
+	}
+	if !ofThisBoot {
+		return nil
 	}
 	return d.endProcesses(ctx, found.ID)
 }
