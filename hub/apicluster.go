@@ -98,22 +98,23 @@ func (c cluster) Standing(ctx context.Context, id fleet.HubID) (api.Standing, er
 	return methodRaftStatus.Call(ctx, c.h.peers, hub.QUIC, struct{}{})
 }
 
-// Self returns this hub's configuration and statistics.
+// Self names this hub.
 func (c cluster) Self() api.Self {
+	return api.Self{ID: c.h.hubID(), Region: c.h.cfg.Region, Term: c.h.node.Term()}
+}
+
+// Describe returns this hub's configuration and statistics.
+func (c cluster) Describe() (config map[string]any, stats map[string]map[string]string) {
 	h := c.h
-	stats := h.node.Stats()
+	raft := h.node.Stats()
 	number := func(n uint64) string { return strconv.FormatUint(n, 10) }
-	return api.Self{
-		ID: h.hubID(), Region: h.cfg.Region, Term: h.node.Term(),
-		Config: h.agentConfig(),
-		Stats: map[string]map[string]string{
-			"raft": {
-				"term": number(stats.Term), "last_log_index": number(stats.LastIndex),
-				"commit_index": number(stats.CommitIndex), "applied_index": number(stats.AppliedIndex),
-				"last_snapshot_index": number(stats.SnapshotIndex), "leader": strconv.FormatBool(h.node.IsLeader()),
-			},
-			"gateway": {"sessions": number(h.gateway.Stats().Open)},
+	return h.agentConfig(), map[string]map[string]string{
+		"raft": {
+			"term": number(raft.Term), "last_log_index": number(raft.LastIndex),
+			"commit_index": number(raft.CommitIndex), "applied_index": number(raft.AppliedIndex),
+			"last_snapshot_index": number(raft.SnapshotIndex), "leader": strconv.FormatBool(h.node.IsLeader()),
 		},
+		"gateway": {"sessions": number(h.gateway.Stats().Open)},
 	}
 }
 

@@ -64,8 +64,10 @@ type Cluster interface {
 	// LastContact asks the leader when it last heard of each node. Nodes that it has not heard of since it leads are
 	// left out.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
-	// Self describes this hub with its configuration and statistics.
+	// Self names this hub. Requests call it, so that it must be cheap.
 	Self() Self
+	// Describe returns the configuration and the statistics of this hub. It reads the disk.
+	Describe() (config map[string]any, stats map[string]map[string]string)
 }
 
 // Member is one hub as gossip knows it.
@@ -77,13 +79,11 @@ type Member struct {
 	Status string // "alive", "failed" or "left"
 }
 
-// Self describes the hub that answers.
+// Self names the hub that answers.
 type Self struct {
 	ID     fleet.HubID
 	Region string
 	Term   uint64
-	Config map[string]any
-	Stats  map[string]map[string]string
 }
 
 // Edges sends requests to edges over the sessions that they have with any hub.

@@ -71,7 +71,11 @@ func (h *fakeHub) Members() []hubapi.Member {
 }
 
 func (h *fakeHub) Self() hubapi.Self {
-	return hubapi.Self{ID: "hub1", Region: "global", Config: map[string]any{"Name": "hub1"}, Stats: map[string]map[string]string{"raft": {"term": "1"}}}
+	return hubapi.Self{ID: "hub1", Region: "global"}
+}
+
+func (h *fakeHub) Describe() (map[string]any, map[string]map[string]string) {
+	return map[string]any{"Name": "hub1"}, map[string]map[string]string{"raft": {"term": "1"}}
 }
 
 func (h *fakeHub) Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error) {

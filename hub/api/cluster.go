@@ -84,11 +84,12 @@ func (a *API) agentMembers(*http.Request) (any, fleet.Index, error) {
 // agentSelf answers with this hub's configuration and statistics, and its own entry of the members.
 func (a *API) agentSelf(*http.Request) (any, fleet.Index, error) {
 	self := a.cfg.Cluster.Self()
-	answer := struct {
+	var answer struct {
 		Config map[string]any               `json:"config"`
 		Member api.AgentMember              `json:"member"`
 		Stats  map[string]map[string]string `json:"stats"`
-	}{Config: self.Config, Stats: self.Stats}
+	}
+	answer.Config, answer.Stats = a.cfg.Cluster.Describe()
 	for _, m := range a.clusterMembers() {
 		if m.Name == string(self.ID) {
 			answer.Member = m
