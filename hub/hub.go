@@ -105,6 +105,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	runs := map[string]func(context.Context) error{
 		"consensus": h.node.Run,
 		"members":   h.members.Run,
+		"gossip":    h.followGossipKeys,
 		"gateway":   h.gateway.Run,
 		"liveness":  h.liveness.Run,
 		"scheduler": h.scheduler.Run,

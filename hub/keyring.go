@@ -37,6 +37,27 @@ func (h *Hub) openStateKeys(ctx context.Context) (err error) {
 	return nil
 }
 
+// gossipKeyInterval is how often a hub looks for gossip keys besides: it may learn a state key that the state has named.
+const gossipKeyInterval = 30 * time.Second
+
+// followGossipKeys has the gossip use the keys that belong to the state keys, until ctx ends.
+func (h *Hub) followGossipKeys(ctx context.Context) error {
+	for ctx.Err() == nil {
+		watch := h.store.Watch()
+		keys, err := h.keyring.GossipKeys(watch, h.creds.GossipKey)
+		if err == nil {
+			err = h.members.UseKeys(keys)
+		}
+		if err != nil {
+			h.log.Warn("the gossip goes on with its former keys", "error", err)
+		}
+		timed, cancel := context.WithTimeout(ctx, gossipKeyInterval)
+		_ = watch.Changed(timed) // also the end of the time is a reason to look again
+		cancel()
+	}
+	return nil
+}
+
 // keyWrapper returns what wraps the state keys on the disk, and whether they have to be wrapped: without, it opens those that
 // were before.
 func (c Config) keyWrapper() (w pki.KeyWrapper, wrap bool, err error) {

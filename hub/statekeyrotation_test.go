@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	"skerry/api"
 	"skerry/hub"
+	"skerry/hub/members"
 	"skerry/hub/pki"
 	"skerry/hub/state"
 )
@@ -127,6 +129,7 @@ func TestStateKeyIsReplaced(t *testing.T) {
 			return len(ids) == 1 && ids[0] == begun.ID
 		})
 	}
+	mustUseNextGossipKey(t, hubs, token)
 	reads := func(h *runningHub) func() bool {
 		c := mustNomadClient(t, "http://"+h.HTTPAddr(), nomad.TLSConfig{})
 		c.SetSecretID(token)
@@ -153,6 +156,38 @@ func TestStateKeyIsReplaced(t *testing.T) {
 		}
 	}
 	mustAuditRotation(t, hubs[0], token)
+}
+
+// mustUseNextGossipKey checks that a machine with the gossip key from before the rotation cannot talk to any hub, and that the
+// hubs list each other as alive.
+func mustUseNextGossipKey(t *testing.T, hubs []*runningHub, token string) {
+	t.Helper()
+	former, err := os.ReadFile(filepath.Join(hubs[0].cfg.DataDir, "identity", "gossip-key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger, err := members.Open(members.Config{
+		Self: members.Member{ID: "stranger", Region: "global"}, Bind: "127.0.0.1", Key: former, Seeds: func() []string { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stranger.Close()
+	for _, h := range hubs {
+		waitUntil(t, "the former gossip key is refused", h.describeState, func() bool {
+			return stranger.Join(t.Context(), []string{h.GossipAddr()}) != nil
+		})
+		client := mustNomadClient(t, "http://"+h.HTTPAddr(), nomad.TLSConfig{})
+		client.SetSecretID(token)
+		waitUntil(t, "the hubs see each other", h.describeState, func() bool {
+			list, err := client.Agent().Members()
+			if err != nil {
+				return false
+			}
+			alive := slices.DeleteFunc(list.Members, func(m *nomad.AgentMember) bool { return m.Status != "alive" || m.Name == "stranger" })
+			return len(alive) == len(hubs)
+		})
+	}
 }
 
 // mustAuditRotation checks that the audit of a hub says who rotated the state key.

@@ -1,6 +1,7 @@
 package members
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -62,7 +63,7 @@ type Config struct {
 	Bind      string
 	Port      int
 	Advertise string
-	Key       []byte // 16, 24 or 32 bytes
+	Key       []byte // 16, 24 or 32 bytes; UseKeys replaces it
 	// Seeds returns the gossip addresses of all hubs of the cluster. Those that are not alive are contacted every
 	// RejoinInterval (0: 30 s), so that gossip recovers from a partition of any length.
 	Seeds          func() []string
@@ -79,6 +80,7 @@ type Members struct {
 	cfg           Config
 	log           *slog.Logger
 	list          *memberlist.Memberlist
+	keys          *memberlist.Keyring
 	localDelegate *localDelegate
 
 	leave sync.Mutex // held by Leave and Close: memberlist takes them in one order only
@@ -121,7 +123,11 @@ func Open(cfg Config) (*Members, error) {
 	}
 	c.BindAddr, c.BindPort = cfg.Bind, cfg.Port
 	c.AdvertiseAddr, c.AdvertisePort = cfg.Advertise, cfg.Port
-	c.SecretKey = cfg.Key
+	var err error
+	if m.keys, err = memberlist.NewKeyring(nil, cfg.Key); err != nil {
+		return nil, fmt.Errorf("open members: %w", err)
+	}
+	c.Keyring = m.keys
 	// A few hubs say little; compressing it costs more than it saves.
 	c.EnableCompression = false
 	if cfg.Probe != 0 {
@@ -138,6 +144,28 @@ func Open(cfg Config) (*Members, error) {
 	}
 	m.list = list
 	return m, nil
+}
+
+// UseKeys encrypts with the first key from now on, decrypts with each, and forgets all other keys. There must be one.
+func (m *Members) UseKeys(keys [][]byte) error {
+	if slices.EqualFunc(m.keys.GetKeys(), keys, bytes.Equal) {
+		return nil
+	}
+	for _, key := range slices.Backward(keys) { // the others come behind them
+		if err := errors.Join(m.keys.AddKey(key), m.keys.UseKey(key)); err != nil {
+			return fmt.Errorf("use another gossip key: %w", err)
+		}
+	}
+	// memberlist decrypts at the same time, and RemoveKey changes the list in place, unless the key is its last.
+	for _, old := range slices.Backward(m.keys.GetKeys()) {
+		if slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, old) }) {
+			break
+		}
+		if err := m.keys.RemoveKey(old); err != nil {
+			return fmt.Errorf("remove a gossip key: %w", err)
+		}
+	}
+	return nil
 }
 
 // bindError returns an error with a hint in place of memberlist's error about a port that it cannot bind.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -201,4 +202,32 @@ func FuzzDecodeMember(f *testing.F) {
 			t.Fatalf("half decoded: %+v", m)
 		}
 	})
+}
+
+// TestUseKeys replaces the key of hubs that gossip, one hub after the other. Afterwards a hub with the former key is not
+// heard, and one with the new key is.
+func TestUseKeys(t *testing.T) {
+	next := bytes.Repeat([]byte{7}, 32)
+	one := mustHub(t, "one", key, 0)
+	two := mustHub(t, "two", key, 0, one.Addr())
+	for _, keys := range [][][]byte{{key, next}, {next, key}, {next, key, key}, {next}} {
+		for _, h := range []*hub{one, two} {
+			if err := h.UseKeys(keys); err != nil {
+				t.Fatal(err)
+			}
+			if got := h.GossipKeys(); !slices.EqualFunc(got, slices.CompactFunc(slices.Clone(keys), bytes.Equal), bytes.Equal) {
+				t.Fatalf("in use are %x, and not %x", got, keys)
+			}
+			if err := h.Join(t.Context(), []string{map[*hub]*hub{one: two, two: one}[h].Addr()}); err != nil {
+				t.Fatalf("while the key is replaced: %v", err)
+			}
+		}
+	}
+	one.mustSee(t, "two", members.StatusAlive)
+	if err := mustHub(t, "former", key, 0).Join(t.Context(), []string{one.Addr()}); err == nil {
+		t.Error("a hub with the former key joined")
+	}
+	mustHub(t, "three", next, 0, one.Addr())
+	one.mustSee(t, "three", members.StatusAlive)
+	one.mustSee(t, "former", "")
 }

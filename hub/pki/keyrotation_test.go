@@ -28,7 +28,8 @@ type keyCluster struct {
 	hubs    []*keyHub
 	leads   int // which hub leads
 	first   pki.StateKey
-	lost    string // the name of a state key that nobody has
+	lost    string            // the name of a state key that nobody has
+	gossip  map[string][]byte // what is encrypted with while a state key is the active one
 	effects []string
 	crashAt int    // number of the effect, from 1; 0: none
 	crashed string // which effect it was
@@ -210,7 +211,7 @@ func (h *keyHub) newKeyring(store *state.Store) *pki.Keyring {
 // newKeyCluster makes three hubs, whose state has secrets of each kind.
 func newKeyCluster(t *testing.T) *keyCluster {
 	t.Helper()
-	c := &keyCluster{T: t, log: statetest.NewLog(), now: start, first: pki.NewStateKey()}
+	c := &keyCluster{T: t, log: statetest.NewLog(), now: start, first: pki.NewStateKey(), gossip: map[string][]byte{}}
 	cluster := state.Cluster{ID: "c1", CACert: []byte("the CA"), CAKey: []byte("key of the CA"), GossipKey: []byte("gossip"), CreatedAt: start.UnixNano()}
 	seal, err := c.first.Seal(cluster)
 	if err != nil {
@@ -238,6 +239,45 @@ func newKeyCluster(t *testing.T) *keyCluster {
 	}
 	c.effects = nil
 	return c
+}
+
+// checkGossip checks that all hubs that have the active state key encrypt their gossip with the same key, which is that of
+// the cluster's beginning before the first rotation alone, and that no hub accepts one of a forgotten state key.
+func (c *keyCluster) checkGossip(v *state.View, active string) {
+	c.Helper()
+	stored := bytes.Repeat([]byte{5}, pki.GossipKeyBytes)
+	rows := v.StateKeys()
+	for _, h := range c.hubs {
+		keys, err := h.ring.GossipKeys(v, stored)
+		if err != nil || len(keys) == 0 {
+			c.Errorf("%s %v: %s has %d gossip keys: %v", c.crashed, c.after, h.id, len(keys), err)
+			continue
+		}
+		own := slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, stored) })
+		if len(rows) == 0 {
+			if len(keys) != 1 || !own {
+				c.Errorf("%s %v: %s does not gossip with its own key before the first rotation", c.crashed, c.after, h.id)
+			}
+			continue
+		}
+		i := slices.IndexFunc(rows, func(row *state.StateKey) bool { return row.ID == active })
+		knows := slices.ContainsFunc(h.keys.Known(), func(key pki.StateKey) bool { return key.ID() == active })
+		if i < 0 || !knows {
+			continue // it was off, or its keys are still wrapped
+		}
+		if want, known := c.gossip[active]; known && !bytes.Equal(keys[0], want) {
+			c.Errorf("%s %v: %s encrypts its gossip with another key than the others", c.crashed, c.after, h.id)
+		}
+		c.gossip[active] = keys[0]
+		if bytes.Equal(keys[0], stored) != (rows[i].Number == 1) || own && rows[0].ForgottenAt != 0 {
+			c.Errorf("%s %v: with state key %d, %s uses the first gossip key", c.crashed, c.after, rows[i].Number, h.id)
+		}
+		for _, row := range rows {
+			if key := c.gossip[row.ID]; key != nil && row.ForgottenAt != 0 && slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) }) {
+				c.Errorf("%s %v: %s accepts the gossip key of the forgotten state key %d", c.crashed, c.after, h.id, row.Number)
+			}
+		}
+	}
 }
 
 // wrap encrypts a secret with the state key that the first hub uses.
@@ -322,6 +362,7 @@ func (c *keyCluster) check() {
 	if opened, err := pki.OpenCluster(*cluster, all); err != nil || string(opened.CAKey) != "key of the CA" || string(opened.GossipKey) != "gossip" {
 		c.Errorf("%s %v: nobody can open the cluster's secrets: %v", c.crashed, c.after, err)
 	}
+	c.checkGossip(v, cluster.SealKey)
 	for _, by := range v.WrappedSecrets() {
 		if by != c.lost && !slices.ContainsFunc(all, func(k pki.StateKey) bool { return k.ID() == by }) {
 			c.Errorf("%s %v: nobody has the key %s of a secret", c.crashed, c.after, by)

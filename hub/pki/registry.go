@@ -15,7 +15,8 @@ type StateRegistry struct {
 	Keyring *Keyring
 }
 
-// Cluster returns the cluster with its secrets unencrypted. Its CA is the one that signs now.
+// Cluster returns the cluster with its secrets unencrypted. Its CA is the one that signs now, and its gossip key the one
+// that hubs encrypt with now.
 func (r StateRegistry) Cluster() (state.Cluster, error) {
 	view := r.State.View()
 	c, ok := view.Cluster()
@@ -29,8 +30,15 @@ func (r StateRegistry) Cluster() (state.Cluster, error) {
 	cas := view.CAs()
 	signing := cas[cas.Signing()]
 	opened.CACert = signing.Cert
-	opened.CAKey, err = r.openCAKey(signing)
-	return opened, err
+	if opened.CAKey, err = r.openCAKey(signing); err != nil {
+		return state.Cluster{}, err
+	}
+	gossip, err := r.Keyring.GossipKeys(view, opened.GossipKey)
+	if err != nil {
+		return state.Cluster{}, err
+	}
+	opened.GossipKey = gossip[0]
+	return opened, nil
 }
 
 // openCAKey returns the key (PKCS #8 DER) of a CA.
