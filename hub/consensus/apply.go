@@ -248,11 +248,9 @@ func call[T any](ctx context.Context, n *Node, ask func(*raft.Raft) (T, error)) 
 	}
 	done := make(chan outcome, 1)
 	n.mu.Lock()
-	select {
-	case <-n.stopping:
+	if n.stopping {
 		n.mu.Unlock()
 		return zero, errNoLeader
-	default:
 	}
 	n.calls.Go(func() {
 		v, err := ask(r)

@@ -102,8 +102,10 @@ type Node struct {
 	generation atomic.Uint64
 
 	mu       sync.Mutex
-	stopping chan struct{}  // closed: no new calls into raft
+	stopping bool           // no new calls into raft
 	calls    sync.WaitGroup // calls into raft that are in progress
+	// abandoned is closed when calls no longer wait for what a later leader decides.
+	abandoned chan struct{}
 }
 
 // New validates the configuration and fills in its defaults. It touches no disk and starts nothing.
@@ -127,7 +129,7 @@ func New(cfg Config) (*Node, error) {
 		applyTurns: semaphore.NewWeighted(allTurns),
 		cfg:        cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
 		layer: newStreamLayer(cfg.Addr, cfg.Dial),
-		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1), stopping: make(chan struct{}),
+		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1), abandoned: make(chan struct{}),
 		leaderNotifier: newChangeNotifier(),
 	}
 	n.machine = &machine{store: cfg.Store, fail: n.failRun, applied: cfg.Applied}
@@ -163,7 +165,15 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start raft in %s: %w", n.cfg.Dir, err), trans.Close())
 	}
-	defer func() { err = errors.Join(err, n.stopRaft(r, trans)) }()
+	// It serves other hubs until raft has stopped: a leader that stops waits for the entries of the next one.
+	serving, endServing := context.WithCancel(context.WithoutCancel(ctx))
+	var served sync.WaitGroup
+	served.Go(func() { trans.serveRequests(serving, trans.NetworkTransport.Consumer(), r.CurrentTerm, recent) })
+	defer func() {
+		err = errors.Join(err, n.stopRaft(r, trans))
+		endServing()
+		served.Wait()
+	}()
 
 	observed := make(chan raft.Observation, 16)
 	observer := raft.NewObserver(observed, false, func(o *raft.Observation) bool {
@@ -178,9 +188,6 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	n.log.Info("consensus is open", "hub", n.cfg.ID, "last_index", r.LastIndex(), "term", r.CurrentTerm())
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error {
-		return trans.serveRequests(ctx, trans.NetworkTransport.Consumer(), r.CurrentTerm, recent)
-	})
 	g.Go(func() error { return n.followLeadership(ctx, r) })
 	g.Go(func() error { return n.observeLeaderChanges(ctx, observed) })
 	g.Go(func() error { return n.runSnapshotLoop(ctx, r, d) })
@@ -217,9 +224,12 @@ func (n *Node) stopRaft(r *raft.Raft, trans *coveredSnapshots) error {
 		}
 	}
 	n.mu.Lock()
-	close(n.stopping)
+	n.stopping = true
 	n.mu.Unlock()
+	// The next leader has been chosen, if there is one, and decides about what is in the log within a moment.
+	giveUp := time.AfterFunc(n.cfg.ElectionTimeout, func() { close(n.abandoned) })
 	n.calls.Wait()
+	giveUp.Stop()
 	if err := n.layer.Close(); err != nil {
 		n.log.Debug("streams were over already", "error", err)
 	}

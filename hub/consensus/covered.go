@@ -28,11 +28,11 @@ func (t *coveredSnapshots) Consumer() <-chan raft.RPC { return t.rest }
 
 // serveRequests answers snapshots that the log covers, and passes all other requests to raft, until ctx
 // ends.
-func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) error {
+func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) {
 	for {
 		select {
 		case <-ctx.Done():
-			return nil
+			return
 		case rpc := <-requests:
 			if req, ok := rpc.Command.(*raft.InstallSnapshotRequest); ok && req.Term >= term() && hasLastEntry(log, req) {
 				_, err := io.Copy(io.Discard, rpc.Reader)
@@ -42,7 +42,7 @@ func (t *coveredSnapshots) serveRequests(ctx context.Context, requests <-chan ra
 			select {
 			case t.rest <- rpc:
 			case <-ctx.Done():
-				return nil
+				return
 			}
 		}
 	}

@@ -2,8 +2,10 @@ package consensus
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -65,13 +67,22 @@ func (n *Node) AloneWaits() bool {
 func ServeRequests(tb testing.TB, requests <-chan raft.RPC, term func() uint64, log raft.LogStore) <-chan raft.RPC {
 	t := newCoveredSnapshots(nil)
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- t.serveRequests(ctx, requests, term, log) }()
+	var done sync.WaitGroup
+	done.Go(func() { t.serveRequests(ctx, requests, term, log) })
 	tb.Cleanup(func() {
 		cancel()
-		if err := <-done; err != nil {
-			tb.Error(err)
-		}
+		done.Wait()
 	})
 	return t.Consumer()
+}
+
+// CommitIndex is that of a hub.
+type CommitIndex uint64
+
+func (c CommitIndex) CommitIndex() uint64 { return uint64(c) }
+
+// IsCommittedAs reports whether the entry that is committed at index has a tag, and whether that is not decided yet.
+func IsCommittedAs(commit CommitIndex, log raft.LogStore, index uint64, tag [8]byte) (ours, undecided bool, err error) {
+	ours, err = isCommittedAs(commit, log, index, tag)
+	return ours, errors.Is(err, errUndecided), err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -15,7 +16,7 @@ import (
 // pollOutcome is the interval at which a hub that lost the leadership looks whether an entry is decided.
 const pollOutcome = 20 * time.Millisecond
 
-// errReplaced says that another leader's entry took the place of the command in the log.
+// errReplaced says that another leader's entry, which is committed, has the place of the command in the log.
 var errReplaced = errors.New("the leadership was lost, and the next leader did not have the command")
 
 // entryTag marks an entry of the log, so that the hub that made it recognizes it in whatever way it is committed. It
@@ -76,35 +77,52 @@ func (n *Node) applyToRaft(ctx context.Context, r *raft.Raft, cmd []byte) (any, 
 	case err == nil:
 		return f.Response(), nil
 	case errors.Is(err, raft.ErrLeadershipLost):
-		return n.waitForOutcome(ctx, f.Index(), tag, applied)
+		return n.waitForOutcome(ctx, r, f.Index(), tag, applied)
 	default:
 		return nil, err
 	}
 }
 
-// waitForOutcome waits until the entry that this hub wrote at index is applied, or until another entry is at its place.
-// A later leader that has another entry there shows that ours was not committed, and never will be.
-func (n *Node) waitForOutcome(ctx context.Context, index uint64, tag entryTag, applied <-chan any) (any, error) {
-	log := n.disk.Load().log
+// waitForOutcome waits until the entry that this hub wrote at index is applied, or another entry is committed at its place.
+func (n *Node) waitForOutcome(ctx context.Context, r *raft.Raft, index uint64, tag entryTag, applied <-chan any) (any, error) {
 	tick := time.NewTicker(pollOutcome)
 	defer tick.Stop()
-	stopping := n.stopping
-	var giveUp <-chan time.Time
+	poll := tick.C
 	for {
 		select {
 		case response := <-applied:
 			return response, nil
 		case <-ctx.Done():
 			return nil, raft.ErrLeadershipLost
-		case <-stopping: // the next leader has been chosen if there is one, and its entries still come
-			stopping, giveUp = nil, time.After(n.cfg.ElectionTimeout)
-		case <-giveUp:
+		case <-n.abandoned:
 			return nil, raft.ErrLeadershipLost
-		case <-tick.C:
-			var e raft.Log
-			if log.GetLog(index, &e) == nil && !bytes.Equal(e.Extensions, tag[:]) {
+		case <-poll:
+			ours, err := isCommittedAs(r, n.disk.Load().log, index, tag)
+			switch {
+			case errors.Is(err, errUndecided):
+			case err != nil:
+				return nil, fmt.Errorf("%w, and its outcome is not in the log: %w", raft.ErrLeadershipLost, err)
+			case !ours:
 				return nil, errReplaced
+			default:
+				poll = nil // it is about to be applied
 			}
 		}
 	}
+}
+
+// errUndecided says that no entry is committed at an index yet.
+var errUndecided = errors.New("no entry is committed there yet")
+
+// isCommittedAs reports whether the entry that is committed at index has the tag. An entry above the commit index proves
+// nothing: its leader may lose it again, and with it what took our entry's place.
+func isCommittedAs(r interface{ CommitIndex() uint64 }, log raft.LogStore, index uint64, tag entryTag) (bool, error) {
+	if r.CommitIndex() < index {
+		return false, errUndecided
+	}
+	var e raft.Log
+	if err := log.GetLog(index, &e); err != nil { // a snapshot has replaced it
+		return false, fmt.Errorf("read entry %d: %w", index, err)
+	}
+	return bytes.Equal(e.Extensions, tag[:]), nil
 }

@@ -1,10 +1,14 @@
 package consensus_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hashicorp/raft"
 
 	"skerry/fleet"
 	"skerry/hub/consensus"
@@ -74,4 +78,69 @@ func describeApplied(list []consensus.Applied) (s string) {
 		s += fmt.Sprintf(" entry %d of term %d", a.Index, a.Term)
 	}
 	return s
+}
+
+// What a hub has in its log above the commit index proves nothing: with five hubs, a leader that reached this one alone may die,
+// and a hub that has our entry may win the next election. What a snapshot has replaced is not known.
+func TestOutcomeIsThatOfCommittedEntries(t *testing.T) {
+	ours, other := [8]byte{1}, [8]byte{2}
+	log := raft.NewInmemStore()
+	for index, tag := range map[uint64][8]byte{7: ours, 8: other} {
+		if err := log.StoreLog(&raft.Log{Index: index, Extensions: tag[:]}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := log.StoreLog(&raft.Log{Index: 9, Type: raft.LogNoop}); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		commit                   consensus.CommitIndex
+		index                    uint64
+		ours, undecided, unknown bool
+	}{
+		{commit: 6, index: 7, undecided: true}, {commit: 7, index: 7, ours: true}, {commit: 9, index: 7, ours: true},
+		{commit: 7, index: 8, undecided: true}, {commit: 8, index: 8}, {commit: 8, index: 9, undecided: true}, {commit: 9, index: 9},
+		{commit: 9, index: 6, unknown: true}, {commit: 9, index: 10, undecided: true},
+	} {
+		is, undecided, err := consensus.IsCommittedAs(tc.commit, log, tc.index, ours)
+		if is != tc.ours || undecided != tc.undecided || (err != nil) != (tc.undecided || tc.unknown) {
+			t.Errorf("entry %d, committed up to %d: ours %t, undecided %t, %v", tc.index, tc.commit, is, undecided, err)
+		}
+	}
+}
+
+// A leader that stops in good order says of each command what became of it: the next leader decides about those that are under
+// way.
+func TestALeaderThatStopsKnowsOutcomes(t *testing.T) {
+	c := newCluster(t, nil)
+	one, two, three := c.mustThree()
+	one.mustApply(t, "before")
+	leader := c.mustLeader(one, two, three)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var writers sync.WaitGroup
+	begun := make(chan struct{}, 64)
+	for w := range 8 {
+		writers.Go(func() {
+			for i := 0; ; i++ {
+				_, err := leader.Apply(ctx, pool(fmt.Sprintf("w%d-%d", w, i)))
+				if err != nil {
+					if hint := fleet.AsError(err).Hint; strings.Contains(hint, "may be committed") {
+						t.Errorf("a command while the leader stops: %v (%s)", err, hint)
+					}
+					return
+				}
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range cap(begun) {
+		<-begun
+	}
+	leader.stop()
+	cancel() // those that are not under way need not wait for a leader
+	writers.Wait()
 }
