@@ -131,7 +131,7 @@ func (j jobs) Parse(src, vars string) (*fleet.Job, error) {
 }
 
 func (j jobs) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
-	return rollout.OutlookOf(v, d, now)
+	return rollout.OutlookOf(v, d, scheduler.SuitsFunc, now)
 }
 
 // DryRun returns what the scheduler would do if the job were registered now. It changes nothing.

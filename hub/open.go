@@ -345,7 +345,7 @@ func (h *Hub) openLeaderComponents() error {
 	})
 	var err error
 	if h.rollouts, err = rollout.New(rollout.Config{
-		State: h.store, Apply: h.leaderApplier(), Log: h.log.With("component", "rollout"),
+		State: h.store, Apply: h.leaderApplier(), Suits: scheduler.SuitsFunc, Log: h.log.With("component", "rollout"),
 	}); err != nil {
 		return err
 	}

@@ -31,14 +31,15 @@ func (d *decision) findVacantNodes(g *fleet.TaskGroup, nodes []*nodeAllocs, r *r
 	}
 }
 
-// AwaitsNode reports whether a system job waits for the absent node of an allocation that was stopped, to place its
-// newest version there. pool is the node's pool; nil: it is not known.
-func AwaitsNode(job *fleet.Job, node *fleet.Node, pool *fleet.Pool, a *fleet.Alloc, now time.Time) bool {
-	d := &decision{in: Input{Job: job, Now: now, Nodes: map[fleet.NodeID]*fleet.Node{node.ID: node}}}
+// AwaitsNode reports whether a system job waits for the absent node of an allocation that was stopped, the newest of its
+// group there, to place its newest version on the node. pool is the node's pool; nil: it is not known. suits is Input.Suits.
+func AwaitsNode(job *fleet.Job, node *fleet.Node, pool *fleet.Pool, a *fleet.Alloc, suits func(*fleet.Node, string) (string, bool), now time.Time) bool {
+	g := job.Group(a.TaskGroup)
+	d := &decision{in: Input{Job: job, Now: now, Nodes: map[fleet.NodeID]*fleet.Node{node.ID: node}, Suits: suits}}
 	if pool != nil {
 		d.in.DefaultDisconnect = map[string]string{pool.Name: pool.DefaultDisconnect}
 	}
-	return d.isAwaitingNode(&nodeAllocs{node: node, members: []*member{d.classifyAlloc(a)}})
+	return g != nil && d.unsuitableReason(node, g) == "" && d.isAwaitingNode(&nodeAllocs{node: node, members: []*member{d.classifyAlloc(a)}})
 }
 
 // isAwaitingNode reports whether an empty node, whose allocation was stopped, gets the newest

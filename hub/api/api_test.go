@@ -22,6 +22,7 @@ import (
 	hubapi "skerry/hub/api"
 	"skerry/hub/events"
 	"skerry/hub/rollout"
+	"skerry/hub/scheduler"
 	"skerry/hub/state"
 	"skerry/syncproto"
 )
@@ -141,7 +142,7 @@ func (h *fakeHub) DryRun(_ context.Context, job *fleet.Job) (hubapi.DryRun, erro
 }
 
 func (h *fakeHub) Outlook(v *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
-	return rollout.OutlookOf(v, d, now)
+	return rollout.OutlookOf(v, d, scheduler.SuitsFunc, now)
 }
 
 func (h *fakeHub) Open(topics []string, namespace string, from fleet.Index, sees func(*state.View) (func(*state.Event) bool, error)) (fleet.Index, func(context.Context, io.Writer) error, error) {

@@ -11,8 +11,8 @@ import (
 // OutlookOf returns how a deployment will end if nothing changes: by which deadline, with which
 // description, and to which version the job reverts. nil: it has ended, is paused, or is not of the
 // job's newest version.
-func OutlookOf(view *state.View, d *fleet.Deployment, now time.Time) *fleet.DeploymentOutlook {
-	p := SnapshotOf(view, d, now)
+func OutlookOf(view *state.View, d *fleet.Deployment, suits SuitsFunc, now time.Time) *fleet.DeploymentOutlook {
+	p := SnapshotOf(view, d, suits, now)
 	if !p.isRunningNewest() {
 		return nil
 	}

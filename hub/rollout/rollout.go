@@ -37,10 +37,14 @@ const (
 	applyTimeout = 10 * time.Second
 )
 
-// Config of a Watcher. State and Apply are required.
+// SuitsFunc returns a function that says why a node does not suit a group of a job; "": it does. nil: each node suits.
+type SuitsFunc func(view *state.View, job *fleet.Job) (suits func(n *fleet.Node, group string) (reason string, passing bool), err error)
+
+// Config of a Watcher. State, Apply and Suits are required.
 type Config struct {
 	State  *state.Store
 	Apply  state.Applier
+	Suits  SuitsFunc        // of the scheduler
 	Now    func() time.Time // nil: time.Now
 	NewID  func() string    // of evaluations; nil: random
 	Gather time.Duration    // 0: DefaultGather; below 0: none
@@ -56,8 +60,8 @@ type Watcher struct {
 
 // New checks the configuration.
 func New(cfg Config) (*Watcher, error) {
-	if cfg.State == nil || cfg.Apply == nil {
-		return nil, errors.New("make the watcher of deployments: state and applier are required")
+	if cfg.State == nil || cfg.Apply == nil || cfg.Suits == nil {
+		return nil, errors.New("make the watcher of deployments: state, applier and suits are required")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -118,7 +122,7 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 			return
 		}
 		progress = progress.countChanges(view, id)
-		p := SnapshotOf(w.cfg.State.View(), d, w.cfg.Now())
+		p := SnapshotOf(w.cfg.State.View(), d, w.cfg.Suits, w.cfg.Now())
 		p.Progress, p.Seen, p.NewEval = progress, seen, func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }
 		step := Next(p)
 		if step.Command != nil {
@@ -136,7 +140,7 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 }
 
 // SnapshotOf returns a deployment's snapshot of a view, without Progress, Seen and NewEval.
-func SnapshotOf(view *state.View, d *fleet.Deployment, now time.Time) DeploymentSnapshot {
+func SnapshotOf(view *state.View, d *fleet.Deployment, suits SuitsFunc, now time.Time) DeploymentSnapshot {
 	p := DeploymentSnapshot{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
 	p.Waits = func(group string) bool {
@@ -156,13 +160,10 @@ func SnapshotOf(view *state.View, d *fleet.Deployment, now time.Time) Deployment
 		n, ok := view.Node(id)
 		return ok && n.Status != fleet.NodeReady
 	}
+	ofJob := sync.OnceValues(func() (func(*fleet.Node, string) (string, bool), error) { return suits(view, p.Job) })
 	p.Awaited = func(a *fleet.Alloc) bool {
-		n, ok := view.Node(a.NodeID)
-		if !ok {
-			return false
-		}
-		pool, _ := view.Pool(cmp.Or(n.NodePool, fleet.DefaultPool))
-		return reconcile.AwaitsNode(p.Job, n, pool, a, now)
+		fits, err := ofJob()
+		return err == nil && isAwaited(view, p.Job, a, fits, now) // with an invalid constraint no evaluation places anything
 	}
 	p.Alloc = view.Alloc
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
@@ -174,6 +175,21 @@ func SnapshotOf(view *state.View, d *fleet.Deployment, now time.Time) Deployment
 		return all
 	}
 	return p
+}
+
+// isAwaited reports whether a system job waits for the absent node of a stopped allocation.
+func isAwaited(view *state.View, job *fleet.Job, a *fleet.Alloc, suits func(*fleet.Node, string) (string, bool), now time.Time) bool {
+	n, ok := view.Node(a.NodeID)
+	if !ok {
+		return false
+	}
+	for other := range view.AllocsByNode(n.ID) {
+		if other.JobID == a.JobID && other.Namespace == a.Namespace && other.TaskGroup == a.TaskGroup && other.CreateIndex > a.CreateIndex {
+			return false // that one decides
+		}
+	}
+	pool, _ := view.Pool(cmp.Or(n.NodePool, fleet.DefaultPool))
+	return reconcile.AwaitsNode(job, n, pool, a, suits, now)
 }
 
 // lastEvaluatedIndex is the index of the newest state that an evaluation of the deployment's job has

@@ -29,12 +29,17 @@ type cluster struct {
 
 const node = fleet.NodeID("00000000-0000-4000-8000-000000000001")
 
+// allSuit is a SuitsFunc by which each node suits each group.
+func allSuit(*state.View, *fleet.Job) (func(*fleet.Node, string) (string, bool), error) {
+	return nil, nil
+}
+
 func newCluster(tb testing.TB) *cluster {
 	c := &cluster{TB: tb, Log: statetest.NewLog()}
 	c.mustCommit(state.NodeRegister{Node: fleet.Node{ID: node, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: c.nowNano()})
 	c.mustCommit(state.SessionOpen{NodeID: node, Session: 1, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
 	var err error
-	c.watcher, err = rollout.New(rollout.Config{State: c.Store, Apply: c, NewID: func() string { return c.nextUUID("eval") }})
+	c.watcher, err = rollout.New(rollout.Config{State: c.Store, Apply: c, Suits: allSuit, NewID: func() string { return c.nextUUID("eval") }})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -293,7 +298,7 @@ func TestWatcher(t *testing.T) {
 			synctest.Wait()
 			c.wantDeploymentStatus(d, fleet.DeploymentRunning, "")
 			running, _ := c.View().Deployment(d)
-			if o := rollout.OutlookOf(c.View(), running, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
+			if o := rollout.OutlookOf(c.View(), running, allSuit, time.Now()); o == nil || o.Deadline != nil || !o.Deferred {
 				c.Errorf("its outlook is %+v", o)
 			}
 			c.mustCommit(state.SessionOpen{NodeID: node, Session: 2, Instance: "i", BootID: "b", Hub: "h", EvalSeed: "s", Now: c.nowNano()})
@@ -470,7 +475,7 @@ func BenchmarkChange(b *testing.B) {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			c := newCluster(b)
 			asked := make(chan struct{}, 1)
-			w, err := rollout.New(rollout.Config{State: c.Store, Apply: notifyingCluster{c, asked}, Gather: -1})
+			w, err := rollout.New(rollout.Config{State: c.Store, Apply: notifyingCluster{c, asked}, Suits: allSuit, Gather: -1})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -96,7 +96,7 @@ func (a *attempt) reconcileInput() (reconcile.Input, error) {
 	}
 	in.Window = a.updateWindowFunc()
 	in.Room = a.replacementFitFunc()
-	suits, err := a.feasibilityFunc()
+	suits, err := SuitsFunc(a.view, a.job)
 	in.Suits = suits
 	return in, err
 }
@@ -146,20 +146,18 @@ func (a *attempt) updateWindowFunc() func(*fleet.Node, string) reconcile.Window 
 	}
 }
 
-// feasibilityFunc returns a function that says why a node does not suit a group of the job; "": it does.
-// For a stopped job it is nil. passing is set if an unhealthy driver is the reason.
-func (a *attempt) feasibilityFunc() (func(*fleet.Node, string) (reason string, passing bool), error) {
-	if a.job.Stopped() {
+// SuitsFunc returns a function that says why a node does not suit a group of a job; "": it does. For a stopped job it is
+// nil. passing is set if an unhealthy driver is the reason. The error is that of an invalid constraint.
+func SuitsFunc(view *state.View, job *fleet.Job) (suits func(n *fleet.Node, group string) (reason string, passing bool), err error) {
+	if job.Stopped() {
 		return nil, nil
 	}
 	groups := map[string]*feasibility{}
-	for i := range a.job.TaskGroups {
-		g := &a.job.TaskGroups[i]
-		f, err := newFeasibility(a.view, a.job, g)
-		if err != nil {
+	for i := range job.TaskGroups {
+		g := &job.TaskGroups[i]
+		if groups[g.Name], err = newFeasibility(view, job, g); err != nil {
 			return nil, err
 		}
-		groups[g.Name] = f
 	}
 	return func(n *fleet.Node, group string) (reason string, passing bool) {
 		v := groups[group].checkNode(n)

@@ -197,7 +197,7 @@ func (h *modelHub) nextWatcherStep(v *state.View, d *fleet.Deployment) rollout.S
 	if !d.Active() {
 		return rollout.Step{}
 	}
-	p := rollout.SnapshotOf(v, d, h.now)
+	p := rollout.SnapshotOf(v, d, scheduler.SuitsFunc, h.now)
 	p.Seen, p.NewEval = max(h.seen[d.ID], d.CreateIndex), func() fleet.EvalID { return fleet.EvalID(h.newID()) }
 	p.Progress = rollout.NewProgress(slices.Collect(v.AllocsByDeployment(d.ID))...)
 	return rollout.Next(p)
