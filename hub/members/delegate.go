@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log"
 	"log/slog"
 	"sync"
 
@@ -117,14 +116,15 @@ func decodeMember(b []byte) (m Member, leaving bool, err error) {
 	return Member{Region: v.Region, QUIC: v.QUIC, HTTP: v.HTTP, Build: v.Build}, v.Leaving, nil
 }
 
-// newStdLog returns a logger for memberlist that writes to slog. memberlist's errors become warnings: they concern
-// one packet, and Members itself logs that a hub is gone.
-func newStdLog(l *slog.Logger) *log.Logger { return log.New(logLineWriter{l}, "", 0) }
-
-// logLineWriter writes lines of the form "[LEVEL] memberlist: message" to slog.
-type logLineWriter struct{ log *slog.Logger }
+// logLineWriter writes memberlist's lines, of the form "[LEVEL] memberlist: message", to the log. Its errors become warnings: they
+// concern one packet, and Members itself logs that a hub is gone. Goroutines of memberlist go on for a moment after Close,
+// unheard.
+type logLineWriter struct{ m *Members }
 
 func (w logLineWriter) Write(b []byte) (int, error) {
+	if w.m.closed.Load() {
+		return len(b), nil
+	}
 	line := bytes.TrimSpace(b)
 	level := slog.LevelDebug
 	if bytes.HasPrefix(line, []byte("[ERR")) || bytes.HasPrefix(line, []byte("[WARN")) {
@@ -133,6 +133,6 @@ func (w logLineWriter) Write(b []byte) (int, error) {
 	if i := bytes.Index(line, []byte("] ")); i > 0 && line[0] == '[' {
 		line = line[i+2:]
 	}
-	w.log.Log(context.Background(), level, string(line))
+	w.m.log.Log(context.Background(), level, string(line))
 	return len(b), nil
 }

@@ -6,12 +6,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -83,10 +85,10 @@ type Members struct {
 	keys          *memberlist.Keyring
 	localDelegate *localDelegate
 
-	leave sync.Mutex // held by Leave and Close: memberlist takes them in one order only
+	leave  sync.Mutex // held by Leave and Close: memberlist takes them in one order only
+	closed atomic.Bool
 
 	mu      sync.Mutex
-	closed  bool
 	known   map[fleet.HubID]knownMember
 	changed chan struct{}
 }
@@ -137,7 +139,7 @@ func Open(cfg Config) (*Members, error) {
 	c.TCPTimeout = dialTimeout
 	c.DeadNodeReclaimTime = reclaimAfter
 	c.Delegate, c.Events, c.Conflict = m.localDelegate, events{m}, events{m}
-	c.Logger = newStdLog(cfg.Log)
+	c.Logger = log.New(logLineWriter{m}, "", 0)
 	list, err := memberlist.Create(c)
 	if err != nil {
 		return nil, bindError(net.JoinHostPort(cfg.Bind, strconv.Itoa(cfg.Port)), err)
@@ -148,17 +150,26 @@ func Open(cfg Config) (*Members, error) {
 
 // UseKeys encrypts with the first key from now on, decrypts with each, and forgets all other keys. There must be one.
 func (m *Members) UseKeys(keys [][]byte) error {
-	if slices.EqualFunc(m.keys.GetKeys(), keys, bytes.Equal) {
-		return nil
-	}
-	for _, key := range slices.Backward(keys) { // the others come behind them
-		if err := errors.Join(m.keys.AddKey(key), m.keys.UseKey(key)); err != nil {
-			return fmt.Errorf("use another gossip key: %w", err)
+	for _, key := range keys {
+		if err := m.keys.AddKey(key); err != nil {
+			return fmt.Errorf("add a gossip key: %w", err)
 		}
 	}
+	isWanted := func(key []byte) bool {
+		return slices.ContainsFunc(keys, func(k []byte) bool { return bytes.Equal(k, key) })
+	}
 	// memberlist decrypts at the same time, and RemoveKey changes the list in place, unless the key is its last.
+	order := keys[:1]
+	if slices.ContainsFunc(m.keys.GetKeys(), func(key []byte) bool { return !isWanted(key) }) {
+		order = keys
+	}
+	for _, key := range slices.Backward(order) {
+		if err := m.keys.UseKey(key); err != nil {
+			return fmt.Errorf("use a gossip key: %w", err)
+		}
+	}
 	for _, old := range slices.Backward(m.keys.GetKeys()) {
-		if slices.ContainsFunc(keys, func(key []byte) bool { return bytes.Equal(key, old) }) {
+		if isWanted(old) {
 			break
 		}
 		if err := m.keys.RemoveKey(old); err != nil {
@@ -260,7 +271,7 @@ func (m *Members) Addr() string { return m.list.LocalNode().Address() }
 func (m *Members) Leave() error {
 	m.leave.Lock()
 	defer m.leave.Unlock()
-	if m.isClosed() {
+	if m.closed.Load() {
 		return nil
 	}
 	// memberlist's event does not say whether a hub left or died, so the meta data says it first.
@@ -279,22 +290,13 @@ func (m *Members) Leave() error {
 func (m *Members) Close() error {
 	m.leave.Lock()
 	defer m.leave.Unlock()
-	if m.isClosed() {
+	if m.closed.Swap(true) {
 		return nil
 	}
-	m.mu.Lock()
-	m.closed = true
-	m.mu.Unlock()
 	if err := m.list.Shutdown(); err != nil {
 		return fmt.Errorf("stop the gossip: %w", err)
 	}
 	return nil
-}
-
-func (m *Members) isClosed() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.closed
 }
 
 // recordMember stores a member in the list, wakes those who wait for Changed, and logs a new status. It does
