@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"bytes"
 	"context"
 	"strconv"
 	"time"
@@ -42,14 +43,20 @@ const gossipKeyInterval = 30 * time.Second
 
 // followGossipKeys has the gossip use the keys that belong to the state keys, until ctx ends.
 func (h *Hub) followGossipKeys(ctx context.Context) error {
+	stored := h.creds.GossipKey
 	for ctx.Err() == nil {
 		watch := h.store.Watch()
-		keys, err := h.keyring.GossipKeys(watch, h.creds.GossipKey)
+		keys, err := h.keyring.GossipKeys(watch, stored)
 		if err == nil {
 			err = h.members.UseKeys(keys)
 		}
+		if err == nil && !bytes.Equal(keys[0], stored) {
+			if err = pki.SaveGossipKey(h.dir, keys[0]); err == nil {
+				stored = keys[0]
+			}
+		}
 		if err != nil {
-			h.log.Warn("the gossip goes on with its former keys", "error", err)
+			h.log.Warn("the gossip key is not replaced", "error", err)
 		}
 		timed, cancel := context.WithTimeout(ctx, gossipKeyInterval)
 		_ = watch.Changed(timed) // also the end of the time is a reason to look again

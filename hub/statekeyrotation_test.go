@@ -90,6 +90,7 @@ func TestStateKeyIsReplaced(t *testing.T) {
 	hubs := mustClusterWith(t, 3, func(cfg *hub.Config) { cfg.OIDCIssuer = "https://hub.example.com" })
 	admin, token := mustStoreSecrets(t, hubs[0])
 	first, _ := hubs[0].State().View().Cluster()
+	gossip := mustReadGossipKey(t, hubs[0])
 	snapshot, err := admin.Operator().Snapshot(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +130,7 @@ func TestStateKeyIsReplaced(t *testing.T) {
 			return len(ids) == 1 && ids[0] == begun.ID
 		})
 	}
-	mustUseNextGossipKey(t, hubs, token)
+	mustUseNextGossipKey(t, hubs, token, gossip)
 	reads := func(h *runningHub) func() bool {
 		c := mustNomadClient(t, "http://"+h.HTTPAddr(), nomad.TLSConfig{})
 		c.SetSecretID(token)
@@ -158,14 +159,20 @@ func TestStateKeyIsReplaced(t *testing.T) {
 	mustAuditRotation(t, hubs[0], token)
 }
 
+// mustReadGossipKey returns the gossip key with which a hub would start.
+func mustReadGossipKey(tb testing.TB, h *runningHub) []byte {
+	tb.Helper()
+	key, err := os.ReadFile(filepath.Join(h.cfg.DataDir, "identity", "gossip-key"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return key
+}
+
 // mustUseNextGossipKey checks that a machine with the gossip key from before the rotation cannot talk to any hub, and that the
 // hubs list each other as alive.
-func mustUseNextGossipKey(t *testing.T, hubs []*runningHub, token string) {
+func mustUseNextGossipKey(t *testing.T, hubs []*runningHub, token string, former []byte) {
 	t.Helper()
-	former, err := os.ReadFile(filepath.Join(hubs[0].cfg.DataDir, "identity", "gossip-key"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	stranger, err := members.Open(members.Config{
 		Self: members.Member{ID: "stranger", Region: "global"}, Bind: "127.0.0.1", Key: former, Seeds: func() []string { return nil },
 	})
@@ -174,6 +181,7 @@ func mustUseNextGossipKey(t *testing.T, hubs []*runningHub, token string) {
 	}
 	defer stranger.Close()
 	for _, h := range hubs {
+		waitUntil(t, "the next gossip key is stored", h.describeState, func() bool { return !bytes.Equal(mustReadGossipKey(t, h), former) })
 		waitUntil(t, "the former gossip key is refused", h.describeState, func() bool {
 			return stranger.Join(t.Context(), []string{h.GossipAddr()}) != nil
 		})

@@ -107,6 +107,11 @@ func (c *Credentials) saveCredentials(dir *datadir.Dir) error {
 	return nil
 }
 
+// SaveGossipKey stores the key with which this hub's gossip begins at its next start.
+func SaveGossipKey(dir *datadir.Dir, key []byte) error {
+	return dir.Write(filepath.Join(Folder, gossipKeyFile), key, 0o600)
+}
+
 // DropPending removes the pending steps from disk, after the cluster has committed them.
 func DropPending(dir *datadir.Dir) error {
 	err := os.Remove(dir.File(filepath.Join(Folder, pendingFile)))

@@ -22,36 +22,43 @@ func (k StateKey) gossipKey() ([]byte, error) {
 }
 
 // GossipKeys returns the keys of the hubs' gossip: first the one to encrypt with, then others that hubs may still encrypt
-// with. stored is the key from the beginning of the cluster, or of this hub's membership. It goes with the cluster's first
-// state key: each later state key has a gossip key, so that a rotation replaces this one, too.
+// with. The cluster's own gossip key belongs to its first state key, and each later state key has one: so a rotation replaces
+// it. stored is the key that this hub used last; it counts alone while this hub knows no other.
 func (k *Keyring) GossipKeys(v *state.View, stored []byte) ([][]byte, error) {
-	rows := v.StateKeys()
 	cluster, ok := v.Cluster()
+	rows := v.StateKeys()
 	if !ok || len(rows) == 0 {
 		return [][]byte{stored}, nil
 	}
 	var keys [][]byte
 	for _, row := range rows {
-		key := stored
-		if row.Number > 1 {
-			stateKey, known := k.cfg.Keys.findKey(row.ID)
-			if !known {
-				continue
-			}
-			var err error
-			if key, err = stateKey.gossipKey(); err != nil {
-				return nil, err
-			}
-		}
+		key, err := k.gossipKeyOf(cluster, row)
 		switch {
+		case err != nil:
+			return nil, err
+		case key == nil:
 		case row.ID == cluster.SealKey:
 			keys = slices.Insert(keys, 0, key)
 		case row.ForgottenAt == 0:
 			keys = append(keys, key)
 		}
 	}
-	if len(keys) == 0 { // this hub knows none of them yet: without a key it would gossip in clear
-		keys = append(keys, stored)
+	if len(keys) == 0 {
+		return [][]byte{stored}, nil
 	}
 	return keys, nil
+}
+
+// gossipKeyOf returns the gossip key that belongs to a state key, or nil if this hub cannot know it yet.
+func (k *Keyring) gossipKeyOf(cluster *state.Cluster, row *state.StateKey) ([]byte, error) {
+	if row.Number == 1 {
+		if opened, err := k.Open(*cluster); err == nil {
+			return opened.GossipKey, nil
+		}
+		return nil, nil
+	}
+	if key, known := k.cfg.Keys.findKey(row.ID); known {
+		return key.gossipKey()
+	}
+	return nil, nil
 }
