@@ -2,10 +2,10 @@ package proc
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -13,6 +13,9 @@ import (
 
 // cgroupMount is where the hierarchies of cgroups are: v2 itself, or the folders of v1.
 const cgroupMount = "/sys/fs/cgroup"
+
+// cgroupPatience bounds the wait until killed processes have left their cgroups.
+const cgroupPatience = time.Second
 
 // cgroupPaths returns the paths of a process's cgroups, but for the roots. It is nil for a process that has ended.
 func cgroupPaths(pid string) []string {
@@ -22,44 +25,27 @@ func cgroupPaths(pid string) []string {
 	}
 	var paths []string
 	for line := range strings.Lines(string(b)) {
-		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 && parts[2] != "/" {
+		if parts := strings.SplitN(strings.TrimSpace(line), ":", 3); len(parts) == 3 && parts[2] != "/" && !strings.HasPrefix(parts[2], "/..") {
 			paths = append(paths, filepath.Clean(parts[2]))
 		}
 	}
 	return paths
 }
 
-// removeCgroups removes the cgroups of killed processes in each hierarchy, as a reboot would, but for those that this
-// process is in too. It leaves cgroups that have other processes.
-func removeCgroups(paths map[string]bool) error {
+// removeCgroups removes the cgroups of killed processes in each hierarchy, as a reboot would, as far as it can: but for those
+// that this process is in too, and those in which other processes stay.
+func removeCgroups(paths map[string]bool) {
 	for _, own := range cgroupPaths("self") {
 		delete(paths, own)
 	}
-	hierarchies, err := filepath.Glob(cgroupMount + "/*")
-	if err != nil {
-		return fmt.Errorf("find hierarchies of cgroups: %w", err)
-	}
-	var errs []error
-	for path := range paths {
+	hierarchies, _ := filepath.Glob(cgroupMount + "/*") // the pattern is a good one
+	deadline := time.Now().Add(cgroupPatience)
+	for _, path := range slices.Backward(slices.Sorted(maps.Keys(paths))) { // children before their parents
 		for _, hierarchy := range append(hierarchies, cgroupMount) {
-			errs = append(errs, removeCgroup(filepath.Join(hierarchy, path)))
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// removeCgroup removes a cgroup unless other processes stay in it. A killed process takes a moment to leave it.
-func removeCgroup(dir string) error {
-	for deadline := time.Now().Add(time.Second); ; time.Sleep(time.Millisecond) {
-		err := syscall.Rmdir(dir)
-		switch {
-		case err == nil, errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.ENOTEMPTY):
-			return nil
-		case !errors.Is(err, syscall.EBUSY):
-			return fmt.Errorf("remove cgroup %s: %w", dir, err)
-		}
-		if time.Now().After(deadline) {
-			return nil
+			// A killed process takes a moment to leave its cgroup.
+			for errors.Is(syscall.Rmdir(filepath.Join(hierarchy, path)), syscall.EBUSY) && time.Now().Before(deadline) {
+				time.Sleep(time.Millisecond)
+			}
 		}
 	}
 }

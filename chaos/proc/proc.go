@@ -113,7 +113,8 @@ func KillBelow(dir string) error {
 			return err
 		}
 		if len(pids) == 0 {
-			return removeCgroups(cgroups)
+			removeCgroups(cgroups)
+			return nil
 		}
 		for _, pid := range pids {
 			for _, path := range cgroupPaths(strconv.Itoa(pid)) {
