@@ -15,7 +15,7 @@ import (
 )
 
 var (
-	cases = flag.Int("cases", 1000, "how many events the lives of TestLives have at least")
+	cases = flag.Int("cases", 4000, "how many events the lives of TestLives have at least")
 	seed  = flag.Uint64("seed", 1, "of the first life of TestLives; 0: by the clock")
 )
 
