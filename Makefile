@@ -124,7 +124,7 @@ chaos-real: build ## real processes, disks, clocks and networks: make chaos-real
 	bin/skerry-chaos run faults --bin bin --for $(FOR) --seed $(SEED) --report dist/chaos-real
 
 mutations: ## mistakes put in by intent: each is found by its tests, and by the invariant that it breaks. REPLAYS=10 ONLY=sed
-	go test -count=1 -timeout 3h -v -run '^TestMutations$$/$(ONLY)' ./chaos/mutations -args -play -replays $(or $(REPLAYS),0)
+	go test -count=1 -timeout 3h -v -run '^TestMutations$$/($(ONLY))' ./chaos/mutations -args -play -replays $(or $(REPLAYS),0)
 
 mutants: build ## small mistakes in the source: does a test, or a campaign, notice them? make mutants COUNT=40 CAMPAIGN=3m
 	bin/skerry-chaos mutate --count $(or $(COUNT),200) --seed $(or $(MUTANTS_SEED),1) --campaign $(or $(CAMPAIGN),3m) --table dist/mutants.md
