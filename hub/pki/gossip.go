@@ -26,9 +26,12 @@ func (k StateKey) gossipKey() ([]byte, error) {
 // it. stored is the key that this hub used last; it counts alone while this hub knows no other.
 func (k *Keyring) GossipKeys(v *state.View, stored []byte) ([][]byte, error) {
 	cluster, ok := v.Cluster()
-	rows := v.StateKeys()
-	if !ok || len(rows) == 0 {
+	if !ok {
 		return [][]byte{stored}, nil
+	}
+	rows := v.StateKeys()
+	if len(rows) == 0 { // before the first rotation
+		rows = []*state.StateKey{{ID: cluster.SealKey, Number: 1}}
 	}
 	var keys [][]byte
 	for _, row := range rows {
