@@ -102,7 +102,13 @@ func (a *API) guardEndpoint(e endpoint) http.HandlerFunc {
 			a.writeError(w, err)
 			return
 		}
-		e.serve(w, r.WithContext(context.WithValue(r.Context(), grantKey{}, g)))
+		ctx := context.WithValue(r.Context(), grantKey{}, g)
+		e.serve(w, r.WithContext(state.WithRecheck(ctx, func(ctx context.Context) error {
+			if err := a.cfg.Cluster.CatchUp(ctx); err != nil {
+				return err
+			}
+			return a.renewGrant(r, g, a.cfg.State.View())
+		})))
 	}
 }
 

@@ -45,7 +45,7 @@ const allTurns = 1 << 40
 // 15 s.
 // Errors are *fleet.Error: invalid (the command cannot be encoded, or is larger than MaxCommand),
 // unavailable, timeout. The hint of the last two says whether the command may be committed nevertheless.
-// Apply itself tries again only if the command is surely not committed.
+// Apply itself tries again only if the command is surely not committed, and after a state.Recheck, whose error it returns.
 func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error) {
 	cmd, err := encodeCommand(c)
 	if err != nil {
@@ -54,14 +54,23 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
 	giveUp := time.Now().Add(leaderWait)
-	for {
+	for again := n.lacksContact(); ; again = true {
 		changed := n.leaderNotifier.nextChange()
-		res, err := n.commitOrForward(ctx, cmd)
-		if err == nil {
-			return res, nil
+		var err error
+		if again {
+			err = state.Recheck(ctx)
 		}
-		if !isSurelyNotCommitted(err) {
-			return state.Result{}, maybeCommittedError(err)
+		if err != nil && !isElection(err) {
+			return state.Result{}, err
+		}
+		if err == nil {
+			var res state.Result
+			if res, err = n.commitOrForward(ctx, cmd); err == nil {
+				return res, nil
+			}
+			if !isSurelyNotCommitted(err) {
+				return state.Result{}, maybeCommittedError(err)
+			}
 		}
 		select {
 		case <-changed:
@@ -73,6 +82,21 @@ func (n *Node) Apply(ctx context.Context, c state.Command) (state.Result, error)
 			return state.Result{}, notCommittedError(err)
 		}
 	}
+}
+
+// lacksContact reports whether this hub follows, and has not heard of the leader for longer than an election takes to begin.
+func (n *Node) lacksContact() bool {
+	r := n.raft.Load()
+	return r != nil && r.State() != raft.Leader && time.Since(r.LastContact()) > n.cfg.HeartbeatTimeout
+}
+
+// isElection reports whether an error may be over with the next leader.
+func isElection(err error) bool {
+	switch fleet.CodeOf(err) {
+	case fleet.CodeUnavailable, fleet.CodeNotLeader, fleet.CodeTimeout:
+		return true
+	}
+	return false
 }
 
 // Decide commits a command that this hub decided as the leader, from knowledge that only the leader has

@@ -73,6 +73,32 @@ func TestLeadershipIsLostWhileACommandWaits(t *testing.T) {
 	}
 }
 
+// What allowed a command may end while it waits. It is checked again before the command is repeated by way of the next leader.
+func TestARepeatIsCheckedAgain(t *testing.T) {
+	c := newCluster(t, nil)
+	one, two, three := c.mustThree()
+	one.mustApply(t, "before")
+	leader := c.mustLeader(one, two, three)
+	others := slices.DeleteFunc([]*hub{one, two, three}, func(h *hub) bool { return h == leader })
+	leader.cut()
+	answered := make(chan error, 1)
+	go func() {
+		ctx := state.WithRecheck(t.Context(), func(context.Context) error { return fleet.Errorf(fleet.CodeForbidden, "the token was revoked") })
+		_, err := leader.Apply(ctx, pool("waits"))
+		answered <- err
+	}()
+	c.mustLeader(others...).mustApply(t, "after")
+	leader.mend()
+	if err := <-answered; fleet.CodeOf(err) != fleet.CodeForbidden {
+		t.Errorf("the command was not checked again: %v", err)
+	}
+	others[0].mustApply(t, "last")
+	mustHave(t, "last", one, two, three)
+	if one.hasPool("waits") {
+		t.Error("the command was committed nevertheless")
+	}
+}
+
 func describeApplied(list []consensus.Applied) (s string) {
 	for _, a := range list {
 		s += fmt.Sprintf(" entry %d of term %d", a.Index, a.Term)
