@@ -73,7 +73,7 @@ func TestLeadershipIsLostWhileACommandWaits(t *testing.T) {
 	}
 }
 
-// What allowed a command may end while it waits. It is checked again before the command is repeated by way of the next leader.
+// A token or a policy that allowed a command may end while it waits. It is checked again before the command is repeated by way of the next leader.
 func TestARepeatIsCheckedAgain(t *testing.T) {
 	c := newCluster(t, nil)
 	one, two, three := c.mustThree()
@@ -106,8 +106,8 @@ func describeApplied(list []consensus.Applied) (s string) {
 	return s
 }
 
-// What a hub has in its log above the commit index proves nothing: with five hubs, a leader that reached this one alone may die,
-// and a hub that has our entry may win the next election. What a snapshot has replaced is not known.
+// An entry above the commit index proves nothing: with five hubs, a leader that reached this one alone may die, and a hub that
+// has our entry may win the next election. An entry that a snapshot has replaced is not known.
 func TestOutcomeIsThatOfCommittedEntries(t *testing.T) {
 	ours, other := [8]byte{1}, [8]byte{2}
 	log := raft.NewInmemStore()
