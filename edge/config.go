@@ -106,7 +106,7 @@ type Machine struct {
 	DataDir string // runners keep their folders in DATA/allocs and DATA/tasks
 	BootID  fleet.BootID
 	Mono    func() time.Duration // since boot, as rows have it
-	Away    func() time.Duration // since a hub answered, over boots
+	Away    func() time.Duration // since a hub answered, at most, over boots
 	Now     func() time.Time     // wall clock: shown, never used for a decision
 	Node    func() fleet.Node    // this machine's node, as last read
 	Store   *store.Store         // nil without Config.StoreBytes

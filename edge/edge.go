@@ -222,7 +222,7 @@ func (e *Edge) openComponents() error {
 		}
 	}
 	machine := Machine{
-		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Away: e.journal.Away, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
+		DataDir: e.dir.File(), BootID: e.boot, Mono: e.journal.Mono, Away: e.journal.AwayAtMost, Now: e.cfg.Now, Node: e.nodeWithVolumes, Store: e.store, Log: e.log,
 		Ended: e.hasEnded, Services: e.Services, Devices: missingDevices{e}, Key: e.machine, Variable: e.variables.Variable, Identities: e.identities, Vault: e.vault, Consul: e.consulLogins,
 	}
 	newRunner, err := e.cfg.Runners(machine)

@@ -34,6 +34,7 @@ type Journal interface {
 	Link() journal.Link
 	Mono() time.Duration
 	Away() time.Duration
+	AwayAtMost() time.Duration
 	TimeFloor() int64
 	HubNow() (now time.Time, known bool)
 	SetCheckpointInterval(d time.Duration)
@@ -324,7 +325,7 @@ func (a *Allocs) Status(ctx context.Context) (map[fleet.AllocID]Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	states, away := a.cfg.Journal.States(), a.cfg.Journal.Away()
+	states, away := a.cfg.Journal.States(), a.cfg.Journal.AwayAtMost()
 	all := make(map[fleet.AllocID]Status, len(desired))
 	for id, w := range desired {
 		s := Status{Desired: w, State: states[id], Note: cmp.Or(held.heldStopReason(id), heldNote(w, states[id]), a.noteOf(id))}

@@ -288,6 +288,34 @@ func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 	})
 }
 
+// TestTheTimeIsSavedForTheShortestLimit takes the shortest of stop_on_client_after and max_age, and ends a task early by the
+// time that a loss of power may have taken.
+func TestTheTimeIsSavedForTheShortestLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		n.wants["a"] = want("a", 20*time.Minute)
+		aged := want("b", 0)
+		aged.Alloc.Job.TaskGroups[0].Tasks[0].Templates = []fleet.Template{{MaxAge: 5 * time.Minute}}
+		n.wants["b"] = aged
+		n.lastHeartbeat, n.uncounted = time.Now(), 90*time.Second
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		n.withLock(func() {
+			if n.mark != 30*time.Second {
+				t.Errorf("the time is saved every %s, want 30s", n.mark)
+			}
+		})
+		for i, ran := range []time.Duration{18 * time.Minute, 19 * time.Minute} {
+			time.Sleep(time.Until(n.lastHeartbeat.Add(ran)))
+			synctest.Wait()
+			if s := n.States()["a"]; (i == 1) != (s.ClientStatus == fleet.ClientComplete) {
+				t.Errorf("%s after the last heartbeat it is %s", ran, s.ClientStatus)
+			}
+		}
+	})
+}
+
 func TestFencedStartsNothingNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}

@@ -25,7 +25,8 @@ type fakeJournal struct {
 	states         map[fleet.AllocID]journal.State
 	rows           []fleet.Transition
 	acked          fleet.Seq
-	lastHeartbeat  time.Time // zero: never
+	uncounted      time.Duration // that a loss of power may have taken
+	lastHeartbeat  time.Time     // zero: never
 	fenced         string
 	hubTimeUnknown bool // HubNow is not known
 	mark           time.Duration
@@ -219,6 +220,15 @@ func (n *fakeJournal) Away() time.Duration {
 		return 0
 	}
 	return time.Since(n.lastHeartbeat)
+}
+
+func (n *fakeJournal) AwayAtMost() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lastHeartbeat.IsZero() {
+		return 0
+	}
+	return time.Since(n.lastHeartbeat) + n.uncounted
 }
 
 func (n *fakeJournal) TimeFloor() int64 {

@@ -75,7 +75,7 @@ func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 }
 
 // timeWithoutHub returns how long an allocation has had no contact with a hub. away is the time since the last
-// answered heartbeat.
+// answered heartbeat, with all that losses of power may have taken from it: a replacement elsewhere must not run beside it.
 func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -91,13 +91,13 @@ func (a *Allocs) timeWithoutHub(id fleet.AllocID, away time.Duration) time.Durat
 	return since
 }
 
-// stopOverdue journals a stop for each allocation whose stop_on_client_after has passed, and marks it as stopped in
-// desired. It returns how long until the next stop may be due, an hour at most. From the shortest stop_on_client_after it
-// sets MaxSilence, and how often the running time is saved: only that time counts, so a wrong clock stops nothing.
+// stopOverdue journals a stop for each allocation whose stop_on_client_after has passed, marks it as stopped in desired, and
+// returns how long until the next stop may be due, an hour at most. It sets MaxSilence, and how often the running time is
+// saved: only that time counts, so a wrong clock stops nothing.
 func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc) (next time.Duration, err error) {
 	var failed []error
 	next = time.Hour
-	away, mark, most := a.cfg.Journal.Away(), coarsestCheckpoint, time.Duration(0)
+	away, mark, most := a.cfg.Journal.AwayAtMost(), coarsestCheckpoint, time.Duration(0)
 	states := a.cfg.Journal.States()
 	for _, id := range sortedKeys(desired) {
 		w := desired[id]
@@ -107,11 +107,14 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 				w.Alloc.Job = u.alloc.Job
 			}
 		}
-		after, ok := stopAfter(w)
-		if !ok || w.Stop || states[id].Terminal() || states[id].Held != nil { // a held one has no running tasks
+		if w.Stop || states[id].Terminal() || states[id].Held != nil { // a held one has no running tasks
 			continue
 		}
-		mark = min(mark, max(finestCheckpoint, after/10))
+		mark = min(mark, checkpointFor(w.Alloc.Group()))
+		after, ok := stopAfter(w)
+		if !ok {
+			continue
+		}
 		if most == 0 || silenceFor(after) < most {
 			most = silenceFor(after)
 		}
@@ -132,6 +135,26 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	a.cfg.Journal.SetCheckpointInterval(mark)
 	a.silence.updateLimit(most)
 	return next, errors.Join(failed...)
+}
+
+// checkpointFor returns how often the running time must be saved for a group: a tenth of the shortest time that its
+// allocations may be without a hub, by stop_on_client_after and by max_age of templates.
+func checkpointFor(g *fleet.TaskGroup) time.Duration {
+	shortest := 10 * coarsestCheckpoint
+	if g == nil {
+		return coarsestCheckpoint
+	}
+	if d := g.Disconnect; d != nil && d.StopOnClientAfter != nil {
+		shortest = min(shortest, *d.StopOnClientAfter)
+	}
+	for i := range g.Tasks {
+		for _, t := range g.Tasks[i].Templates {
+			if t.MaxAge > 0 {
+				shortest = min(shortest, t.MaxAge)
+			}
+		}
+	}
+	return max(finestCheckpoint, shortest/10)
 }
 
 // stopAfter returns the stop_on_client_after of an allocation; false: it has none.

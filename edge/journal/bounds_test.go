@@ -291,6 +291,73 @@ func TestTimeUntilTheEndOfABootCounts(t *testing.T) {
 	}
 }
 
+// TestALossOfPowerTakesNoTimeFromADeadline loses the power twice, each time shortly before the journal would have written
+// the time. AwayAtMost counts all that ran, and at most the interval of the writes too much for each loss.
+func TestALossOfPowerTakesNoTimeFromADeadline(t *testing.T) {
+	const interval, ran = 72 * time.Second, 70 * time.Second
+	m, path := newMachine(), dbPath(t)
+	j := mustOpen(t, m.journalConfig(path))
+	j.SetCheckpointInterval(interval)
+	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	away := time.Duration(0)
+	for i, boot := range []fleet.BootID{boot2, "6d4f0cfe-53b8-4b5b-9a0a-000000000003"} {
+		m.advanceClocks(ran)
+		away += ran
+		crashed := dbPath(t)
+		for _, suffix := range []string{"", "-wal", ".seen"} {
+			mustWrite(t, crashed+suffix, mustRead(t, path+suffix))
+		}
+		path = crashed
+		m.rebootMachine(boot, time.Unix(0, 0))
+		j = mustOpen(t, m.journalConfig(path))
+		if counted := j.Away(); counted >= away {
+			t.Errorf("loss %d: %s count, and %s ran: nothing was lost", i+1, counted, away)
+		}
+		if most := j.AwayAtMost(); most < away || most > away+time.Duration(i+1)*(interval-ran) {
+			t.Errorf("loss %d: at most %s away, and it were %s", i+1, most, away)
+		}
+		j.SetCheckpointInterval(interval)
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started"}) // also writes the time
+	}
+	mustClose(t, j)
+	if j = mustOpen(t, m.journalConfig(path)); j.AwayAtMost() < away {
+		t.Errorf("after a close: at most %s away, and it were %s", j.AwayAtMost(), away)
+	}
+	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	if most := j.AwayAtMost(); most != 0 {
+		t.Errorf("after a heartbeat: at most %s away", most)
+	}
+}
+
+// TestTheTimeIsWrittenAsOftenAsItWasPromised makes the interval longer: the next write is still due by the interval that the
+// last one promised.
+func TestTheTimeIsWrittenAsOftenAsItWasPromised(t *testing.T) {
+	m := newMachine()
+	cfg := m.journalConfig(dbPath(t))
+	var times atomic.Int32
+	cfg.Step = func(label string) error {
+		if label == journal.StepWriteCheckpoint {
+			times.Add(1)
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	j.SetCheckpointInterval(20 * time.Millisecond)
+	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+		t.Fatal(err)
+	}
+	for _, interval := range []time.Duration{10 * time.Minute, 20 * time.Millisecond} {
+		before := times.Load()
+		m.advanceClocks(time.Second)
+		mustWait(t, "the time written", func() (bool, string) { return times.Load() > before, "it is not" })
+		j.SetCheckpointInterval(interval)
+	}
+}
+
 // TestUpkeepNeedsNoWrite leaves a journal alone: it stores the time by itself, and drops acknowledged rows that take
 // more than half of its room.
 func TestUpkeepNeedsNoWrite(t *testing.T) {

@@ -30,6 +30,10 @@ type clockCheckpoint struct {
 	// HubTime is the newest time of a hub's clock (UnixNano), HubAge the age then; 0: not known.
 	HubTime int64         `cbor:"10,keyasint,omitempty"`
 	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
+	// NextWithin is the time after Age within which the next checkpoint is written: a loss of power loses at most this much
+	// of the age. 0: the journal was closed. Uncounted is the most that was lost like that since AckAge.
+	NextWithin time.Duration `cbor:"12,keyasint,omitempty"`
+	Uncounted  time.Duration `cbor:"13,keyasint,omitempty"`
 }
 
 // hubContact is the part of clockCheckpoint that hubs confirm: the newest acknowledged row and the times of
@@ -42,6 +46,7 @@ type hubContact struct {
 	floorAge     time.Duration
 	hubTime      int64
 	hubAge       time.Duration
+	uncounted    time.Duration
 	// dirty says that something changed since the newest written checkpoint.
 	dirty bool
 }
@@ -85,6 +90,15 @@ func startClock(cfg Config, last clockCheckpoint) clock {
 	return c
 }
 
+// lostBefore returns the most machine time that may have passed after last, the newest stored time, and is not in the age
+// of a journal that is being opened: a crash of the machine loses it, and with a relative clock one of the agent does.
+func lostBefore(cfg Config, last clockCheckpoint) time.Duration {
+	if last.BootID == cfg.BootID && !cfg.MonoRelative {
+		return 0
+	}
+	return last.NextWithin
+}
+
 func (c clock) timeSinceBoot() time.Duration { return c.raw() + c.offset }
 
 // journalAge returns the journal's age now, as clockCheckpoint.Age.
@@ -99,7 +113,7 @@ func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 func (j *Journal) NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error {
 	age := j.clock.journalAge()
 	j.mu.Lock()
-	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge = max(0, age-roundTrip), hubTime, age
+	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge, j.contact.uncounted = max(0, age-roundTrip), hubTime, age, 0
 	if hubTime > floorAt(j.contact.floor, j.contact.floorAge, age) {
 		j.contact.floor, j.contact.floorAge = hubTime, age
 	}
@@ -113,12 +127,45 @@ func (j *Journal) NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hu
 }
 
 // SetCheckpointInterval changes how often the journal's clock and the newest acknowledged heartbeat are
-// written. A short stop_on_client_after needs a short interval, so that a kill of the agent loses little of
-// that time.
+// written. A short stop_on_client_after needs a short interval, so that a kill of the agent or a loss of power makes little
+// of that time uncertain.
 func (j *Journal) SetCheckpointInterval(d time.Duration) {
 	j.mu.Lock()
+	changed := j.checkpointInterval != d
 	j.checkpointInterval = d
 	j.mu.Unlock()
+	if changed {
+		select {
+		case j.intervalChanged <- struct{}{}:
+		default: // the writer has not seen the last change yet
+		}
+	}
+}
+
+// pollInterval returns how often the writer checks if the time must be written.
+func (j *Journal) pollInterval() time.Duration {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return min(clockPollInterval, max(j.writeWithin()/2, time.Millisecond))
+}
+
+// writeWithin returns the time after the newest checkpoint within which the next one is written: the interval, or less if
+// that checkpoint promises so. The caller holds j.mu.
+func (j *Journal) writeWithin() time.Duration {
+	if promised := j.durable.checkpoint.NextWithin; promised > 0 {
+		return min(j.checkpointInterval, promised)
+	}
+	return j.checkpointInterval
+}
+
+// isCheckpointDue reports whether the time must be written at age, because the next poll may be too late.
+func (j *Journal) isCheckpointDue(age, poll time.Duration) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	last := j.durable.checkpoint
+	since := age - last.Age
+	return last.NextWithin == 0 || since+poll >= j.writeWithin() ||
+		since >= checkpointAckAfter && j.contact.acknowledged != last.Acknowledged
 }
 
 // Away returns the machine time since the last acknowledged heartbeat was sent, across reboots; zero before the
@@ -131,6 +178,17 @@ func (j *Journal) Away() time.Duration {
 		return 0
 	}
 	return age - j.contact.ackAge
+}
+
+// AwayAtMost is Away plus all running time that losses of power may have taken from it.
+func (j *Journal) AwayAtMost() time.Duration {
+	age := j.clock.journalAge()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.contact.ackAge < 0 {
+		return 0
+	}
+	return age - j.contact.ackAge + j.contact.uncounted
 }
 
 // TimeFloor returns the latest time (UnixNano) that is known to be past: the largest time of a hub's

@@ -104,10 +104,11 @@ type Journal struct {
 	cfg Config
 	log *slog.Logger
 
-	ops  chan *op // unbuffered: an op that was received gets an answer
-	quit chan struct{}
-	wg   sync.WaitGroup
-	once sync.Once // closes quit
+	ops             chan *op      // unbuffered: an op that was received gets an answer
+	intervalChanged chan struct{} // capacity 1: checkpointInterval is another one
+	quit            chan struct{}
+	wg              sync.WaitGroup
+	once            sync.Once // closes quit
 
 	clock clock // set by Open
 	// Owned by the writer:
@@ -133,7 +134,7 @@ func Open(cfg Config) (*Journal, error) {
 	}
 	j := &Journal{
 		cfg: cfg, log: cfg.Log,
-		ops: make(chan *op), quit: make(chan struct{}), appended: make(chan struct{}),
+		ops: make(chan *op), intervalChanged: make(chan struct{}, 1), quit: make(chan struct{}), appended: make(chan struct{}),
 	}
 	if err := j.loadJournal(); err != nil {
 		return nil, fmt.Errorf("open journal %s: %w", cfg.Path, err)
@@ -162,8 +163,10 @@ func (j *Journal) loadJournal() error {
 		acknowledged: min(mem.checkpoint.Acknowledged, mem.head.Last),
 		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,
 		hubTime: mem.checkpoint.HubTime, hubAge: mem.checkpoint.HubAge,
-		dirty: true, // the first commit records this boot
+		uncounted: mem.checkpoint.Uncounted + lostBefore(j.cfg, mem.checkpoint),
+		dirty:     true, // the first commit records this boot
 	}
+	j.durable.checkpoint.NextWithin = 0 // the first commit writes another one
 	if j.contact.acknowledged < mem.head.First-1 {
 		j.contact.acknowledged = mem.head.First - 1
 	}

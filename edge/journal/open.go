@@ -186,8 +186,9 @@ func (d *database) loadRows(mem *durableState) error {
 	if err != nil {
 		return damaged("decode row %d: %v", last.seq, err)
 	}
-	if last.age > int64(mem.checkpoint.Age) {
+	if later := time.Duration(last.age) - mem.checkpoint.Age; later > 0 {
 		mem.checkpoint.BootID, mem.checkpoint.Mono, mem.checkpoint.Age = t.BootID, t.Mono, time.Duration(last.age)
+		mem.checkpoint.NextWithin = max(0, mem.checkpoint.NextWithin-later)
 	}
 	return nil
 }

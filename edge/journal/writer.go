@@ -81,6 +81,7 @@ type batch struct {
 	contact          hubContact
 	states           map[fleet.AllocID]State // changed states; BootID "" removes a state
 	checkpointNeeded bool                    // the time must be written
+	nextWithin       time.Duration           // clockCheckpoint.NextWithin, if it is
 	// rebased says that Rebase replaced the acknowledged number, which may have become lower.
 	rebased   bool
 	hasWrites bool // false: nothing to commit
@@ -120,7 +121,8 @@ func (b *batch) statesInBatch() map[fleet.AllocID]State {
 // runWriter executes ops and the periodic upkeep until quit is closed, and then closes the database. It is the
 // writer goroutine.
 func (j *Journal) runWriter() {
-	tick := time.NewTicker(min(clockPollInterval, j.cfg.CheckpointEvery))
+	poll := j.pollInterval()
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	w := writer{j: j, compacted: j.clock.journalAge()}
 	for {
@@ -128,10 +130,15 @@ func (j *Journal) runWriter() {
 		case o := <-j.ops:
 			w.executeOps(j.collectOps(o))
 		case <-tick.C:
-			w.runPeriodicUpkeep()
+			w.runPeriodicUpkeep(poll)
+		case <-j.intervalChanged:
 		case <-j.quit:
 			w.closeDatabase()
 			return
+		}
+		if now := j.pollInterval(); now != poll {
+			poll = now
+			tick.Reset(poll)
 		}
 	}
 }
@@ -206,7 +213,7 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	j := w.j
 	w.committed = false
 	j.mu.Lock()
-	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}}
+	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}, nextWithin: j.checkpointInterval}
 	j.mu.Unlock()
 	taken, err = w.runWrites(b, writes)
 	if err == nil && b.hasWrites {
@@ -257,7 +264,8 @@ func (b *batch) writePending() error {
 		b.durable.states = b.statesInBatch()
 	}
 	age := b.j.clock.journalAge()
-	if !b.checkpointNeeded && !(b.contact.dirty && age-b.durable.checkpoint.Age >= checkpointWithCommitAfter) {
+	last := b.durable.checkpoint
+	if !b.checkpointNeeded && !(b.contact.dirty && (last.NextWithin == 0 || age-last.Age >= checkpointWithCommitAfter)) {
 		return nil
 	}
 	if err := b.announceStep(StepWriteCheckpoint); err != nil {
@@ -269,7 +277,8 @@ func (b *batch) writePending() error {
 		AckAge: b.contact.ackAge, Floor: b.contact.floor, FloorAge: b.contact.floorAge,
 		HubTime: b.contact.hubTime, HubAge: b.contact.hubAge,
 		Acknowledged: b.contact.acknowledged,
-		Dropped:      b.durable.checkpoint.Dropped, DroppedEver: b.durable.checkpoint.DroppedEver,
+		Dropped:      last.Dropped, DroppedEver: last.DroppedEver,
+		NextWithin: b.nextWithin, Uncounted: b.contact.uncounted,
 	}
 	return b.db.putMeta(metaCheckpoint, b.durable.checkpoint)
 }
@@ -334,14 +343,11 @@ func (w *writer) compactAndCheckpoint() {
 }
 
 // runPeriodicUpkeep rebuilds the database if its files were changed from outside, writes a checkpoint of the
-// journal's clock if that is due, and deletes old rows every hour.
-func (w *writer) runPeriodicUpkeep() {
+// journal's clock if that is due before the next poll, and deletes old rows every hour.
+func (w *writer) runPeriodicUpkeep(poll time.Duration) {
 	j := w.j
 	age := j.clock.journalAge()
-	j.mu.Lock()
-	since := age - j.durable.checkpoint.Age
-	due := since >= j.checkpointInterval || since >= checkpointAckAfter && j.contact.acknowledged != j.durable.checkpoint.Acknowledged
-	j.mu.Unlock()
+	due := j.isCheckpointDue(age, poll)
 	if w.polls++; w.polls >= fileCheckPolls {
 		w.polls = 0
 		w.rebuildIfFilesChanged()
@@ -373,6 +379,6 @@ func (w *writer) runUpkeepWrite(write func(*batch) error) {
 // closeDatabase writes a checkpoint of the journal's clock and closes the database. Its error becomes that of
 // Close.
 func (w *writer) closeDatabase() {
-	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
+	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded, b.nextWithin = true, 0; return nil })
 	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())
 }
