@@ -44,6 +44,7 @@ import (
 	"skerry/edge/volumes"
 	"skerry/fleet"
 	"skerry/fleet/template"
+	"skerry/internal/programs"
 )
 
 // defaultStoreMB is the size of the store for artifacts, in MB.
@@ -251,10 +252,11 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 		return cfg, err
 	}
 	var node atomic.Pointer[func() fleet.Node] // of the machine; set before the first task starts
+	answers := programs.Open(filepath.Join(cfg.DataDir, programsFile))
 	known, err := builtin.New(builtin.Config{
 		BootID: f.BootID, DataDir: cfg.DataDir, DockerSocket: f.DockerSocket, PodmanSocket: f.PodmanSocket,
 		Containers: f.Containers, Machines: f.Machines, Log: log, DeniedEnv: f.DeniedEnv,
-		Isolation: oci.Config{Runtime: f.OCIRuntime, Chroot: chroot},
+		Isolation: oci.Config{Runtime: f.OCIRuntime, Chroot: chroot}, Programs: answers,
 		TotalMHz: func() int {
 			if read := node.Load(); read != nil {
 				return (*read)().Resources.CPU
@@ -268,7 +270,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 	if err := f.fillSpace(&cfg); err != nil {
 		return cfg, err
 	}
-	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, log)
+	networks, err := f.Network.newHook(cfg.DataDir, cfg.BootID, known, answers, log)
 	if err != nil {
 		return cfg, err
 	}
@@ -303,11 +305,14 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 	cfg.Describe = func(configured fleet.Node) (edge.Describer, error) {
 		return fingerprint.New(fingerprint.Config{
 			Node: f.describeNode(configured, network), DataDir: cfg.DataDir, Drivers: known, Denied: f.DeniedDrivers,
-			Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Secrets: secrets.Attributes, Consul: consulAttributes, Vault: vaultAttributes, Log: log,
+			Programs: answers, Finders: kinds, Address: f.advertisedAddress, Networks: networks.Attributes, Secrets: secrets.Attributes, Consul: consulAttributes, Vault: vaultAttributes, Log: log,
 		})
 	}
 	return cfg, nil
 }
+
+// programsFile is the file in the data directory with what programs of the machine answered.
+const programsFile = "programs.json"
 
 // fillSpace fills in what the flags say of the space on the disk, and checks it.
 func (f *Flags) fillSpace(cfg *edge.Config) error {

@@ -16,6 +16,7 @@ import (
 	"skerry/edge/network"
 	"skerry/fleet"
 	"skerry/fleet/placement"
+	"skerry/internal/programs"
 )
 
 // Network are the flags about addresses, ports and volumes.
@@ -47,14 +48,14 @@ func (n *Network) addNetworkFlags(flags *pflag.FlagSet) {
 }
 
 // newHook makes the hook that gives allocations networks of their own.
-func (n *Network) newHook(dataDir string, boot fleet.BootID, known map[string]drivers.Driver, log *slog.Logger) (*network.Hook, error) {
+func (n *Network) newHook(dataDir string, boot fleet.BootID, known map[string]drivers.Driver, answers *programs.Answers, log *slog.Logger) (*network.Hook, error) {
 	dir, err := filepath.Abs(dataDir)
 	if err != nil {
 		return nil, fmt.Errorf("find the data directory %s: %w", dataDir, err)
 	}
 	return network.New(network.Config{
 		Drivers: known, Dir: dir, BootID: boot, PluginPath: n.PluginPath, ConfigDir: n.ConfigDir, Bridge: n.Bridge, Subnet: n.Subnet,
-		Log: log.With("component", "network"),
+		Programs: answers, Log: log.With("component", "network"),
 	})
 }
 

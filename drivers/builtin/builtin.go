@@ -19,6 +19,7 @@ import (
 	"skerry/drivers/supervised"
 	"skerry/drivers/wasm"
 	"skerry/fleet/validate"
+	"skerry/internal/programs"
 )
 
 // Config of the drivers of an edge. Log is required.
@@ -34,7 +35,9 @@ type Config struct {
 	DeniedEnv []string
 	Isolation oci.Config // containers of exec and java
 	Machines  qemu.Permissions
-	Log       *slog.Logger
+	// Programs keeps what programs answered; nil: in memory.
+	Programs *programs.Answers
+	Log      *slog.Logger
 }
 
 // New makes the drivers that an edge can run, by their names in job files. It starts nothing.
@@ -47,6 +50,7 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg.Isolation.Programs = cfg.Programs
 	withImages := cfg.Isolation
 	withImages.Images = filepath.Join(dir, "images", exec.Name)
 	isolated, err := exec.New(oci.DriverConfig{BootID: cfg.BootID, Log: cfg.Log, Isolation: withImages})
@@ -63,7 +67,7 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	if all[wasm.Name], err = wasm.New(wasm.Config{BootID: cfg.BootID, CacheDir: filepath.Join(dir, "wasm"), Log: cfg.Log}); err != nil {
 		return nil, err
 	}
-	if all[qemu.Name], err = qemu.New(qemu.Config{BootID: cfg.BootID, Permissions: cfg.Machines, Log: cfg.Log}); err != nil {
+	if all[qemu.Name], err = qemu.New(qemu.Config{BootID: cfg.BootID, Permissions: cfg.Machines, Programs: cfg.Programs, Log: cfg.Log}); err != nil {
 		return nil, err
 	}
 	for name, socket := range map[string]string{

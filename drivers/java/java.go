@@ -5,6 +5,7 @@
 package java
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"skerry/drivers/options"
 	"skerry/drivers/supervised"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 // Name is the driver's name in job files.
@@ -31,7 +33,7 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := planner{isolation: isolation, version: new(supervised.ProgramFacts[[]byte])}
+	p := planner{isolation: isolation, programs: cmp.Or(cfg.Isolation.Programs, programs.Open(""))}
 	capabilities := drivers.Capabilities{
 		FSIsolation: drivers.FSNone, HidesEnv: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
@@ -95,9 +97,9 @@ func Check(config map[string]any) error {
 // planner makes the processes of tasks.
 type planner struct {
 	isolation  *oci.Isolation
-	runtime    string                           // OCI runtime, with its version
-	unisolated error                            // reason why tasks are not isolated; nil: they are
-	version    *supervised.ProgramFacts[[]byte] // its output
+	runtime    string // OCI runtime, with its version
+	unisolated error  // reason why tasks are not isolated; nil: they are
+	programs   *programs.Answers
 }
 
 // planTask returns the process of a task.
@@ -140,11 +142,14 @@ func (p planner) describeRuntime(ctx context.Context) fleet.DriverInfo {
 	}
 	ctx, cancel := context.WithTimeout(ctx, describeTimeout)
 	defer cancel()
-	out, err := p.version.Read(path, func() ([]byte, error) { return osexec.CommandContext(ctx, path, "-version").CombinedOutput() })
+	out, err := p.programs.Ask(path, "-version", func() (string, error) {
+		b, err := osexec.CommandContext(ctx, path, "-version").CombinedOutput()
+		return string(b), err
+	})
 	if err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: fmt.Sprintf("java -version failed: %v", err)}
 	}
-	info := fleet.DriverInfo{Detected: true, Healthy: true, Attributes: parseVersion(string(out))}
+	info := fleet.DriverInfo{Detected: true, Healthy: true, Attributes: parseVersion(out)}
 	if p.unisolated == nil {
 		info.HealthDescription = "Healthy"
 		info.Attributes["driver.java.isolation"] = p.runtime

@@ -49,11 +49,14 @@ func (i *Isolation) Describe(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := i.version.Read(path, func() ([]byte, error) { return exec.CommandContext(ctx, path, "--version").Output() })
+	out, err := i.programs.Ask(path, "--version", func() (string, error) {
+		b, err := exec.CommandContext(ctx, path, "--version").Output()
+		return string(b), err
+	})
 	if err != nil {
 		return "", fleet.Errorf(fleet.CodeUnsupported, "the OCI runtime %s does not work: %w", path, err)
 	}
-	version, _, _ := strings.Cut(string(out), "\n")
+	version, _, _ := strings.Cut(out, "\n")
 	return fmt.Sprintf("%s, cgroups %s", strings.TrimSpace(version), mounts.Version()), nil
 }
 

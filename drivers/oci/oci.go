@@ -11,6 +11,7 @@
 package oci
 
 import (
+	"cmp"
 	"log/slog"
 	"maps"
 	"os/exec"
@@ -19,8 +20,8 @@ import (
 	"strings"
 	"sync"
 
-	"skerry/drivers/supervised"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 // Modes of a task's PID and IPC namespaces.
@@ -68,6 +69,8 @@ type Config struct {
 	Chroot map[string]string
 	// Images is the folder for unpacked images; "": tasks have none.
 	Images string
+	// Programs keeps the versions of programs; nil: in memory.
+	Programs *programs.Answers
 }
 
 // Isolation makes containers of tasks.
@@ -78,7 +81,7 @@ type Isolation struct {
 	// maxBytes and maxFiles bound what an image unpacks to.
 	maxBytes int64
 	maxFiles int
-	version  supervised.ProgramFacts[[]byte] // output of the runtime
+	programs *programs.Answers
 
 	unpacking sync.Mutex // held while an image is unpacked, or unused ones are removed
 }
@@ -96,7 +99,10 @@ func New(cfg Config) (*Isolation, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "folder %q of tasks at %q: both must be absolute paths, and not the root", from, to)
 		}
 	}
-	return &Isolation{runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot), images: cfg.Images, maxBytes: maxImageBytes, maxFiles: maxImageFiles}, nil
+	return &Isolation{
+		runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot), images: cfg.Images, maxBytes: maxImageBytes, maxFiles: maxImageFiles,
+		programs: cmp.Or(cfg.Programs, programs.Open("")),
+	}, nil
 }
 
 // findRuntime returns the path of the runtime's program. It prefers runc if isSplit, because crun refuses cgroups with

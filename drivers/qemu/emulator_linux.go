@@ -62,23 +62,27 @@ func probeKVM(path string) string {
 // versionPattern finds the version in the output of an emulator.
 var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
 
-// findEmulator returns the emulator. Only if its file has changed does it run the emulator, for its version and to
-// probe kvm.
+// findEmulator returns the emulator. Only if its file has changed does it run the emulator for its version; it probes kvm once
+// in each boot, too.
 func (d *Driver) findEmulator() (program, error) {
 	path, err := exec.LookPath(d.cfg.Emulator)
 	if err != nil {
 		return program{}, fleet.Errorf(fleet.CodeUnavailable, "%s is not installed", d.cfg.Emulator).
 			WithHint("install QEMU (on Debian qemu-system-x86 or qemu-system-arm)")
 	}
-	found, err := d.program.Read(path, func() (program, error) { return askEmulator(path) })
+	version, err := d.cfg.Programs.Ask(path, "--version", func() (string, error) { return askVersion(path) })
 	if err != nil {
 		return program{}, drivers.Recoverable(err)
 	}
-	return found, nil
+	withoutKVM, err := d.cfg.Programs.Ask(path, "kvm in boot "+d.BootID(), func() (string, error) { return probeKVM(path), nil })
+	if err != nil {
+		return program{}, drivers.Recoverable(err)
+	}
+	return program{path: path, version: version, withoutKVM: withoutKVM}, nil
 }
 
-// askEmulator runs the emulator for its version, and to try kvm.
-func askEmulator(path string) (program, error) {
+// askVersion runs the emulator for its version.
+func askVersion(path string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), versionTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "--version")
@@ -89,9 +93,9 @@ func askEmulator(path string) (program, error) {
 		err = errors.New("it names none")
 	}
 	if err != nil {
-		return program{}, fmt.Errorf("ask %s for its version: %w: %q", path, err, out[:min(len(out), maxReason)])
+		return "", fmt.Errorf("ask %s for its version: %w: %q", path, err, out[:min(len(out), maxReason)])
 	}
-	return program{path: path, version: string(found[1]), withoutKVM: probeKVM(path)}, nil
+	return string(found[1]), nil
 }
 
 // fingerprintEmulator reports whether the emulator is installed, its version, and whether kvm works.

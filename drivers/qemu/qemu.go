@@ -6,6 +6,7 @@
 package qemu
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"skerry/drivers/options"
 	"skerry/drivers/supervised"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 // Name is the driver's name in job files.
@@ -43,7 +45,9 @@ type Config struct {
 	// Emulator is the program, by its name in PATH or its path; "": the one of this processor's architecture.
 	Emulator string
 	Permissions
-	Log *slog.Logger
+	// Programs keeps what the emulator answered; nil: in memory.
+	Programs *programs.Answers
+	Log      *slog.Logger
 }
 
 // Permissions are the files and flags that an edge lets tasks use.
@@ -59,8 +63,6 @@ type Driver struct {
 	*supervised.Driver
 	cfg Config
 	log *slog.Logger
-
-	program supervised.ProgramFacts[program]
 }
 
 // program is the emulator.
@@ -80,6 +82,7 @@ func New(cfg Config) (*Driver, error) {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "image path %q of the driver %s is not absolute", dir, Name)
 		}
 	}
+	cfg.Programs = cmp.Or(cfg.Programs, programs.Open(""))
 	if cfg.Emulator == "" {
 		cfg.Emulator = "qemu-system-" + architecture()
 	}

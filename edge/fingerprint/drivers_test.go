@@ -117,3 +117,28 @@ func mustSeeSoon(t *testing.T, has func(*fleet.Node) bool, attribute string, set
 		}
 	})
 }
+
+// hangingDriver is a driver whose daemon answers after a minute.
+type hangingDriver struct{ drivers.Driver }
+
+func (hangingDriver) Fingerprint(context.Context) fleet.DriverInfo {
+	time.Sleep(time.Minute)
+	return fleet.DriverInfo{Detected: true, HealthDescription: "it hung"}
+}
+
+// TestDaemonsThatHangAreAskedTogether: three of them take as long as one, because tasks wait for the first reading.
+func TestDaemonsThatHangAreAskedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := mustNew(t, func(cfg *fingerprint.Config) {
+			cfg.Drivers = map[string]drivers.Driver{"a": hangingDriver{}, "b": hangingDriver{}, "c": hangingDriver{}}
+		})
+		began := time.Now()
+		mustRead(t, f)
+		if took := time.Since(began); took != time.Minute {
+			t.Errorf("the reading took %s, want 1m", took)
+		}
+		if n := f.Node(); len(n.Drivers) != 3 || n.Drivers["b"].HealthDescription != "it hung" {
+			t.Errorf("drivers: %+v", n.Drivers)
+		}
+	})
+}

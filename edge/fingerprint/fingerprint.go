@@ -7,7 +7,7 @@
 // every minute. While a driver has changed or is unhealthy, or Consul or Vault has not answered yet, readings are more
 // frequent: tasks wait for them. Values that change by themselves (free disk, load, clock rates) are not part of it.
 //
-// It starts no goroutine: Run belongs to the caller. Nothing is stored.
+// Run belongs to the caller; a reading waits for the goroutines that it starts. The answers of programs are stored.
 package fingerprint
 
 import (
@@ -23,6 +23,7 @@ import (
 	"skerry/devices"
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 const (
@@ -54,7 +55,9 @@ type Config struct {
 	Consul func(ctx context.Context) map[string]string
 	// Vault does so for the Vault of this machine's tasks.
 	Vault func(ctx context.Context) map[string]string
-	Log   *slog.Logger
+	// Programs keeps what drivers and networks ask programs. Each reading saves it. nil: nothing is kept.
+	Programs *programs.Answers
+	Log      *slog.Logger
 }
 
 // Fingerprinter reads the fleet.Node of this machine and keeps it up to date. Its methods may be called from
@@ -207,24 +210,35 @@ func (f *Fingerprinter) readNode(ctx context.Context) fleet.Node {
 	n.Drivers = f.fingerprintDrivers(ctx, n.Attributes)
 	n.Devices = f.findDevices(ctx)
 	n.DescriptionHash = hexHash(n)
+	if f.cfg.Programs != nil {
+		if err := f.cfg.Programs.Save(); err != nil {
+			f.log.Warn("answers of programs not kept: the next start of the agent asks again", "error", err)
+		}
+	}
 	return n
 }
 
-// fingerprintDrivers returns each driver's fingerprint, by name. It adds an attribute for each working driver
-// to attrs, so that constraints can ask for it.
+// fingerprintDrivers returns each driver's fingerprint, by name. It asks all at once, because a daemon may hang. It adds an
+// attribute for each working driver to attrs, so that constraints can ask for it.
 func (f *Fingerprinter) fingerprintDrivers(ctx context.Context, attrs map[string]string) map[string]fleet.DriverInfo {
 	infos := make(map[string]fleet.DriverInfo, len(f.cfg.Drivers))
+	var asking sync.WaitGroup
+	var mu sync.Mutex // guards infos and attrs
 	for name, d := range f.cfg.Drivers {
-		if slices.Contains(f.cfg.Denied, name) {
-			infos[name] = fleet.DriverInfo{HealthDescription: "denied by --driver-denylist of this edge"}
-			continue
-		}
-		info := d.Fingerprint(ctx)
-		infos[name] = info
-		if info.Detected && info.Healthy {
-			attrs["driver."+name] = "1"
-		}
+		asking.Go(func() {
+			info := fleet.DriverInfo{HealthDescription: "denied by --driver-denylist of this edge"}
+			if !slices.Contains(f.cfg.Denied, name) {
+				info = d.Fingerprint(ctx)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			infos[name] = info
+			if info.Detected && info.Healthy {
+				attrs["driver."+name] = "1"
+			}
+		})
 	}
+	asking.Wait()
 	return infos
 }
 

@@ -15,13 +15,6 @@ import (
 // bridgePlugins are the plugins that mode bridge needs.
 var bridgePlugins = []string{"bridge", "firewall", "host-local", "portmap"}
 
-// pluginVersion is the version of a plugin, valid until the plugin's file changes.
-type pluginVersion struct {
-	modified time.Time
-	size     int64
-	version  string
-}
-
 // Attributes returns the node's attributes of networks: network.mode.MODE for each mode that works, and
 // plugins.cni.version.NAME for each plugin. It logs why a mode does not work, once.
 func (h *Hook) Attributes(ctx context.Context) map[string]string {
@@ -106,7 +99,7 @@ func (h *Hook) pluginVersions(ctx context.Context) map[string]string {
 			if _, there := versions[e.Name()]; there || err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
 				continue
 			}
-			if v := h.versionOf(ctx, path, info); v != "" {
+			if v := h.versionOf(ctx, path); v != "" {
 				versions[e.Name()] = v
 			}
 		}
@@ -115,26 +108,22 @@ func (h *Hook) pluginVersions(ctx context.Context) map[string]string {
 }
 
 // versionOf returns the version of a plugin, or "" if the plugin prints none.
-func (h *Hook) versionOf(ctx context.Context, path string, info os.FileInfo) string {
-	h.mu.Lock()
-	v, ok := h.versions[path]
-	h.mu.Unlock()
-	if ok && v.modified.Equal(info.ModTime()) && v.size == info.Size() {
-		return v.version
+func (h *Hook) versionOf(ctx context.Context, path string) string {
+	text, err := h.cfg.Programs.Ask(path, "version", func() (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path)
+		var out limitedBuffer
+		cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
+		if err := cmd.Run(); err != nil && ctx.Err() != nil {
+			return "", err // asked again at the next fingerprint
+		}
+		return parsePluginVersion(out.String()), nil
+	})
+	if err != nil {
+		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, pluginTimeout)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
-	var out limitedBuffer
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &out, time.Second
-	if err := cmd.Run(); err != nil && ctx.Err() != nil {
-		return "" // tried again at the next fingerprint
-	}
-	v = pluginVersion{info.ModTime(), info.Size(), parsePluginVersion(out.String())}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.versions[path] = v
-	return v.version
+	return text
 }
 
 var (

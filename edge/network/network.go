@@ -27,6 +27,7 @@ import (
 	"skerry/drivers"
 	"skerry/edge/runner"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 // Defaults of a Config.
@@ -50,7 +51,9 @@ type Config struct {
 	ConfigDir  string // holds the networks cni/NAME; "": DefaultConfigDir
 	Bridge     string // network interface of mode bridge; "": DefaultBridge
 	Subnet     string // addresses of mode bridge; "": DefaultSubnet
-	Log        *slog.Logger
+	// Programs keeps the versions of plugins; nil: in memory.
+	Programs *programs.Answers
+	Log      *slog.Logger
 }
 
 // Hook makes the networks of allocations. It implements runner.Hook.
@@ -60,8 +63,7 @@ type Hook struct {
 
 	mu        sync.Mutex
 	locks     map[fleet.AllocID]*allocLock
-	versions  map[string]pluginVersion // by path of the plugin
-	whyNoneOf map[string]string        // last logged reason why a mode does not work, by mode
+	whyNoneOf map[string]string // last logged reason why a mode does not work, by mode
 }
 
 // allocLock is held while the network of one allocation changes. users counts the goroutines that hold it or wait.
@@ -88,10 +90,8 @@ func New(cfg Config) (*Hook, error) {
 		bootID = strings.TrimSpace(string(b))
 	}
 	cfg.BootID = cmp.Or(cfg.BootID, fleet.BootID(bootID))
-	return &Hook{
-		cfg: cfg, bootID: bootID, locks: map[fleet.AllocID]*allocLock{},
-		versions: map[string]pluginVersion{}, whyNoneOf: map[string]string{},
-	}, nil
+	cfg.Programs = cmp.Or(cfg.Programs, programs.Open(""))
+	return &Hook{cfg: cfg, bootID: bootID, locks: map[fleet.AllocID]*allocLock{}, whyNoneOf: map[string]string{}}, nil
 }
 
 // Name returns "network".
