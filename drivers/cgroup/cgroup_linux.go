@@ -80,13 +80,17 @@ func (h Hierarchy) Version() string {
 	return "none"
 }
 
-// IsSplit reports whether some controllers are in cgroup v2 and others in v1. Some OCI runtimes refuse that.
-func (h Hierarchy) IsSplit() bool {
+// SecondMount returns where cgroup v2 is mounted if it has some controllers, and v1 has others; "": it is not so. The OCI
+// runtime crun refuses that.
+func (h Hierarchy) SecondMount() string {
 	if h.beside == "" {
-		return false
+		return ""
 	}
 	b, err := readFile(filepath.Join(h.beside, "cgroup.controllers"))
-	return err == nil && len(bytes.TrimSpace(b)) > 0
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return ""
+	}
+	return h.beside
 }
 
 // LimitsSwap reports whether the kernel limits the swap of a cgroup.

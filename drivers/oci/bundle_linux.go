@@ -45,7 +45,7 @@ func (i *Isolation) Describe(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path, err := i.findRuntime(mounts.IsSplit())
+	path, err := i.findRuntime()
 	if err != nil {
 		return "", err
 	}
@@ -66,7 +66,7 @@ func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Progr
 	if err != nil {
 		return supervised.Process{}, err
 	}
-	path, err := i.findRuntime(mounts.IsSplit())
+	path, err := i.findRuntime()
 	if err != nil {
 		return supervised.Process{}, err
 	}
@@ -95,7 +95,7 @@ func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Progr
 	}
 	holder := cmp.Or(cfg.MemoryDir, cfg.StateDir) // the bundle has the environment, and the runtime copies it
 	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(holder, bundleDir), limitsSwap: mounts.LimitsSwap()}
-	c := &supervised.Container{Runtime: path, Root: filepath.Join(holder, stateDir), Bundle: b.dir, ID: id}
+	c := &supervised.Container{Runtime: path, Root: filepath.Join(holder, stateDir), Bundle: b.dir, ID: id, Hidden: mounts.SecondMount()}
 	if p.PIDMode != ModeHost {
 		c.PIDNamespace = filepath.Join(cfg.StateDir, pidLink)
 	}

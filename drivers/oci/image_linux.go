@@ -72,7 +72,7 @@ func (b *bundle) layOver(root string) (*supervised.Layers, error) {
 		}
 	}
 	l := &supervised.Layers{Lower: root, Upper: filepath.Join(dir, "upper"), Work: filepath.Join(dir, "work"), Root: filepath.Join(dir, "root")}
-	if l.WithMount(func() error { return nil }) != nil {
+	if l.TryMount() != nil {
 		l.Upper, l.Work = "", ""
 	}
 	return l, nil

@@ -105,13 +105,9 @@ func New(cfg Config) (*Isolation, error) {
 	}, nil
 }
 
-// findRuntime returns the path of the runtime's program. It prefers runc if isSplit, because crun refuses cgroups with
-// controllers in both v1 and v2.
-func (i *Isolation) findRuntime(isSplit bool) (string, error) {
-	names := slices.Clone(runtimes)
-	if isSplit {
-		slices.Reverse(names)
-	}
+// findRuntime returns the path of the runtime's program.
+func (i *Isolation) findRuntime() (string, error) {
+	names := runtimes
 	if i.runtime != "" {
 		names = []string{i.runtime}
 	}

@@ -57,13 +57,7 @@ func (s *supervisor) createContainer(files []uintptr) (int, error) {
 			return 0, fmt.Errorf("remove pid of an earlier container: %w", err)
 		}
 	}
-	create := func() error { return s.runRuntime(files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID) }
-	if c.Layers != nil {
-		err := c.Layers.WithMount(create)
-		if err != nil {
-			return 0, err
-		}
-	} else if err := create(); err != nil {
+	if err := s.runRuntime(c.Layers, files, "create", "--bundle", c.Bundle, "--pid-file", record, c.ID); err != nil {
 		return 0, err
 	}
 	b, err := os.ReadFile(record)
@@ -125,7 +119,7 @@ func (s *supervisor) startContainer() error {
 	if s.spec.Container == nil {
 		return nil
 	}
-	err := s.runRuntime(nil, "start", s.spec.Container.ID)
+	err := s.runRuntime(nil, nil, "start", s.spec.Container.ID)
 	if err == nil {
 		return nil
 	}
@@ -144,14 +138,18 @@ func (s *supervisor) startAdoptedContainer() {
 	if c == nil || !s.task.isAlive() {
 		return
 	}
-	out, err := exec.Command(c.Runtime, "--root", c.Root, "state", c.ID).Output()
+	var out []byte
+	err := c.withMounts(nil, func() (err error) {
+		out, err = exec.Command(c.Runtime, "--root", c.Root, "state", c.ID).Output()
+		return err
+	})
 	var state struct {
 		Status string `json:"status"`
 	}
 	if err != nil || json.Unmarshal(out, &state) != nil || state.Status != "created" {
 		return
 	}
-	if err := s.runRuntime(nil, "start", c.ID); err != nil {
+	if err := s.runRuntime(nil, nil, "start", c.ID); err != nil {
 		fmt.Fprintln(os.Stderr, "supervise task:", err)
 		_ = unix.Kill(s.task.PID, unix.SIGKILL)
 	}
@@ -162,7 +160,7 @@ func (s *supervisor) deleteContainer() error {
 	c := s.spec.Container
 	var err error
 	if _, missing := os.Stat(filepath.Join(c.Root, c.ID)); missing == nil {
-		err = s.runRuntime(nil, "delete", "--force", c.ID)
+		err = s.runRuntime(nil, nil, "delete", "--force", c.ID)
 	}
 	if c.PIDNamespace == "" {
 		return err
@@ -176,9 +174,9 @@ func (s *supervisor) deleteContainer() error {
 	return err
 }
 
-// runRuntime runs a command of the runtime with files as its input and outputs, or with none. The error contains the
-// runtime's message.
-func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
+// runRuntime runs a command of the runtime with layers mounted (nil: none), and with files as its input and outputs, or with
+// none. The error contains the runtime's message.
+func (s *supervisor) runRuntime(layers *Layers, files []uintptr, args ...string) error {
 	c := s.spec.Container
 	ctx, cancel := context.WithTimeout(context.Background(), runtimeTimeout)
 	defer cancel()
@@ -201,7 +199,7 @@ func (s *supervisor) runRuntime(files []uintptr, args ...string) error {
 		defer closeAll(opened)
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = opened[0], opened[1], opened[2]
 	}
-	if err := cmd.Run(); err != nil {
+	if err := c.withMounts(layers, cmd.Run); err != nil {
 		return fmt.Errorf("%s %s: %w", filepath.Base(c.Runtime), args[0], runtimeError(log, err, freeSpace(s.dir)))
 	}
 	return nil

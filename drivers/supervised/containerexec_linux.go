@@ -51,12 +51,33 @@ func (t *task) execInContainer(ctx context.Context, sp *spec, x fleet.Exec) (int
 		Path: c.Runtime, Args: append(args, c.ID), Env: []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", terminal}, Dir: "/",
 		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL},
 	}
-	code, err := t.runCommand(ctx, cmd, x, cmd.Start)
+	ended := make(chan struct{})
+	code, err := t.runCommand(ctx, cmd, x, func() error { return c.startUntil(ended, cmd) })
+	close(ended)
 	killSessionOf(pid)
 	if message := lastRuntimeError(log); err == nil && code != 0 && message != "" {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %s", message)
 	}
 	return code, err
+}
+
+// startUntil starts a command with the container's mounts. The thread that starts it, whose end kills the command, stays until
+// ended is closed.
+func (c *Container) startUntil(ended <-chan struct{}, cmd *exec.Cmd) error {
+	started := make(chan error, 1)
+	go func() {
+		begun := false
+		err := c.withMounts(nil, func() error {
+			begun = true
+			started <- cmd.Start()
+			<-ended
+			return nil
+		})
+		if !begun {
+			started <- err
+		}
+	}()
+	return <-started
 }
 
 // readProcess reads the container's process from its bundle.

@@ -56,6 +56,8 @@ type Container struct {
 	// as the bundle names it; "": the container has the machine's PIDs. Its first process is not the task, so
 	// that signals have their usual effect on the task.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
+	// Hidden is a mount point that the runtime does not see: a second hierarchy of cgroups, which crun refuses; "": none.
+	Hidden string `json:"hidden,omitempty"`
 	// Layers are mounted as the root of the container, which the bundle names; nil: the bundle's root is a folder.
 	Layers *Layers `json:"layers,omitempty"`
 }
