@@ -76,7 +76,7 @@ func New(cfg Config) (map[string]drivers.Driver, error) {
 	} {
 		if all[name], err = docker.New(docker.Config{
 			Name: name, Socket: socket, DataDir: cfg.DataDir, BootID: cfg.BootID, Permissions: cfg.Containers,
-			TotalMHz: cfg.TotalMHz, Log: cfg.Log,
+			TotalMHz: cfg.TotalMHz, Programs: cfg.Programs, Log: cfg.Log,
 		}); err != nil {
 			return nil, err
 		}

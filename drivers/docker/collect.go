@@ -299,7 +299,7 @@ func (d *Driver) inspectImage(ctx context.Context, name string) (*image.InspectR
 // imageRoot returns the folder in which the daemon keeps images; "": not known yet.
 func (d *Driver) imageRoot() string {
 	if known := d.details.Load(); known != nil {
-		return known.root
+		return known.Root
 	}
 	return ""
 }

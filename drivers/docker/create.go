@@ -86,7 +86,7 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 	if err != nil {
 		return client.ContainerCreateOptions{}, err
 	}
-	if d.quirks.podman && d.lowLimits.Load() && len(host.Ulimits) == 0 {
+	if len(host.Ulimits) == 0 && d.needsLowLimits() {
 		host.Ulimits = lowLimits()
 	}
 	return client.ContainerCreateOptions{Name: name, Config: &config, HostConfig: &host, NetworkingConfig: networking}, nil

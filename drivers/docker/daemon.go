@@ -2,8 +2,10 @@ package docker
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"time"
 
@@ -29,10 +31,10 @@ const (
 	endedTimeout = 2 * time.Second
 )
 
-// daemonAttributes are the attributes of a daemon.
-type daemonAttributes struct {
-	attributes map[string]string
-	root       string // folder of its images on this machine
+// daemonDetails are what a daemon says of itself.
+type daemonDetails struct {
+	Version, OSType, CgroupVersion string
+	Root                           string // folder of its images on this machine
 }
 
 // pingDaemon pings the daemon and negotiates the API version.
@@ -54,29 +56,32 @@ func (d *Driver) ensureConnected(ctx context.Context) error {
 	return d.pingDaemon(ctx)
 }
 
-// readAttributes returns the daemon's attributes. It reads them once, when the daemon answers; before that it returns
-// the driver's own attributes only.
+// errSilent is the error of a daemon that answers no ping.
+var errSilent = errors.New("it does not answer")
+
+// readAttributes returns the daemon's attributes. It asks the daemon, if that answers, once for each version of its program;
+// until then it returns the driver's own attributes only.
 func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]string {
 	key := "driver." + d.cfg.Name
-	if known := d.details.Load(); known != nil {
-		return known.attributes
+	text, err := d.cfg.Programs.Ask(d.daemonProgram(), "info at "+d.cfg.Socket, func() (string, error) {
+		if !answers {
+			return "", errSilent
+		}
+		return d.askDetails(ctx)
+	})
+	var found daemonDetails
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &found)
 	}
-	if !answers {
+	switch {
+	case err != nil && answers:
+		return map[string]string{key: "1"}
+	case err != nil:
 		return nil
 	}
-	timeout := detailsTimeout
-	if !d.detailsTried.Swap(true) {
-		timeout = firstDetailsTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	info, err := d.client.Info(ctx, client.InfoOptions{})
-	if err != nil {
-		return map[string]string{key: "1"}
-	}
+	d.details.Store(&found)
 	all := map[string]string{
-		key: "1", key + ".version": info.Info.ServerVersion, key + ".os_type": info.Info.OSType, key + ".bridge_ip": "",
-		key + ".cgroup_version": info.Info.CgroupVersion,
+		key: "1", key + ".version": found.Version, key + ".os_type": found.OSType, key + ".bridge_ip": "", key + ".cgroup_version": found.CgroupVersion,
 	}
 	for k, v := range all {
 		if v == "" {
@@ -89,8 +94,35 @@ func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]st
 	if d.cfg.AllowVolumes {
 		all[key+".volumes.enabled"] = "1"
 	}
-	d.details.Store(&daemonAttributes{all, info.Info.DockerRootDir})
 	return all
+}
+
+// daemonProgram returns the daemon's program, or its socket if that is not on this machine.
+func (d *Driver) daemonProgram() string {
+	name := "dockerd"
+	if d.quirks.podman {
+		name = Podman
+	}
+	if path, err := exec.LookPath(name); err == nil {
+		return path
+	}
+	return d.cfg.Socket
+}
+
+// askDetails asks the daemon for its details. Podman runs the package manager for them, which takes a second.
+func (d *Driver) askDetails(ctx context.Context) (string, error) {
+	timeout := detailsTimeout
+	if !d.detailsTried.Swap(true) {
+		timeout = firstDetailsTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	info, err := d.client.Info(ctx, client.InfoOptions{})
+	if err != nil {
+		return "", err
+	}
+	b, err := json.Marshal(daemonDetails{info.Info.ServerVersion, info.Info.OSType, info.Info.CgroupVersion, info.Info.DockerRootDir})
+	return string(b), err
 }
 
 // daemonError explains the error of a request. The error is recoverable unless the daemon refused the request itself.

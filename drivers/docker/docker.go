@@ -28,6 +28,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/programs"
 )
 
 // Names of the drivers in job files.
@@ -73,6 +75,8 @@ type Config struct {
 	Permissions
 	// TotalMHz returns the machine's processor capacity, for cpu_hard_limit. nil or 0 means unknown.
 	TotalMHz func() int
+	// Programs keeps what the daemon says of itself; nil: in memory.
+	Programs *programs.Answers
 	Log      *slog.Logger
 }
 
@@ -95,8 +99,8 @@ type Driver struct {
 	client *client.Client
 	quirks quirks
 
-	connected    atomic.Bool                      // a ping has succeeded and the API version is agreed
-	details      atomic.Pointer[daemonAttributes] // of the daemon, read once
+	connected    atomic.Bool                   // a ping has succeeded and the API version is agreed
+	details      atomic.Pointer[daemonDetails] // the newest ones
 	detailsTried atomic.Bool
 	lowLimits    atomic.Bool // Podman's default limits are above those of this machine
 
@@ -118,6 +122,7 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.AllowCaps == nil {
 		cfg.AllowCaps = DefaultCapabilities
 	}
+	cfg.Programs = cmp.Or(cfg.Programs, programs.Open(""))
 	cfg.AllowCaps = capabilityNames(slices.Clone(cfg.AllowCaps))
 	c, err := client.New(client.WithHost("unix://" + cfg.Socket))
 	if err != nil {

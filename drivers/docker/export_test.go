@@ -95,3 +95,9 @@ func (d *Driver) CreateContainer(ctx context.Context, cfg drivers.TaskConfig) (s
 
 // AddressIn is addressIn.
 var AddressIn = addressIn
+
+// NoteLowLimits keeps that the daemon's default limits were refused.
+func (d *Driver) NoteLowLimits() { d.noteLowLimits() }
+
+// NeedsLowLimits reports whether that is known.
+func (d *Driver) NeedsLowLimits() bool { return d.needsLowLimits() }

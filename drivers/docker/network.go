@@ -120,7 +120,7 @@ func (d *Driver) createNetwork(ctx context.Context, alloc fleet.AllocID, hostnam
 	}
 	id, err := d.startNetworkContainer(ctx, create)
 	if d.quirks.podman && isLimitRefused(err) && create.HostConfig.Ulimits == nil {
-		d.lowLimits.Store(true)
+		d.noteLowLimits()
 		create.HostConfig.Ulimits = lowLimits()
 		id, err = d.startNetworkContainer(ctx, create)
 	}
@@ -147,7 +147,7 @@ func (d *Driver) networkContainer(alloc fleet.AllocID, name, hostname string) (c
 		NetworkMode: "none", RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		LogConfig: container.LogConfig{Type: "none"}, ReadonlyRootfs: true, CapDrop: []string{"ALL"},
 	}
-	if d.lowLimits.Load() {
+	if d.needsLowLimits() {
 		host.Ulimits = lowLimits()
 	}
 	return client.ContainerCreateOptions{

@@ -1,6 +1,8 @@
 package docker
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -87,6 +89,43 @@ func parseDevice(s string) container.DeviceMapping {
 // processes are above the hard limits of this machine.
 func isLimitRefused(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "setrlimit") || strings.Contains(err.Error(), "setting rlimit"))
+}
+
+// lowLimitsNeeded is the kept answer of a Podman whose default limits were refused. The next agent begins with lower ones:
+// else each container is created twice after a boot.
+const lowLimitsNeeded = "needed"
+
+// limitsQuestion names what is kept of Podman's default limits. Under other limits of this process it is found out again.
+func limitsQuestion() string {
+	files, processes := hardLimits()
+	return fmt.Sprintf("lower limits than %d files and %d processes", files, processes)
+}
+
+// errNotTried says that no container has been started yet with Podman's default limits.
+var errNotTried = errors.New("not tried")
+
+// needsLowLimits reports whether Podman's default limits are known to be above those of this machine.
+func (d *Driver) needsLowLimits() bool {
+	if !d.quirks.podman || d.lowLimits.Load() {
+		return d.lowLimits.Load()
+	}
+	kept, err := d.cfg.Programs.Ask(d.daemonProgram(), limitsQuestion(), func() (string, error) { return "", errNotTried })
+	if err == nil && kept == lowLimitsNeeded {
+		d.lowLimits.Store(true)
+	}
+	return d.lowLimits.Load()
+}
+
+// noteLowLimits keeps that Podman's default limits are above those of this machine.
+func (d *Driver) noteLowLimits() {
+	if d.lowLimits.Swap(true) {
+		return
+	}
+	d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
+	_, err := d.cfg.Programs.Ask(d.daemonProgram(), limitsQuestion(), func() (string, error) { return lowLimitsNeeded, nil })
+	if err = errors.Join(err, d.cfg.Programs.Save()); err != nil {
+		d.log.Debug("need of lower limits not kept", "error", err)
+	}
 }
 
 // portTries and portPause bound the wait until the monitor of a refused container frees its ports.

@@ -90,12 +90,10 @@ func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.Tas
 	if err != nil {
 		return "", err
 	}
-	low := d.lowLimits.Load()
+	low := d.needsLowLimits()
 	id, err := d.runContainer(ctx, o, cfg, image, created)
 	if d.quirks.podman && isLimitRefused(err) && !low {
-		if !d.lowLimits.Swap(true) {
-			d.log.Warn("this machine does not permit podman's limits of open files and processes: containers get lower ones")
-		}
+		d.noteLowLimits()
 		id, err = d.runContainer(ctx, o, cfg, image, nil)
 		for try := 0; try < portTries && isPortHeld(err) && pace.Rest(ctx, portPause); try++ {
 			id, err = d.runContainer(ctx, o, cfg, image, nil)

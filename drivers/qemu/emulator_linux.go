@@ -62,8 +62,8 @@ func probeKVM(path string) string {
 // versionPattern finds the version in the output of an emulator.
 var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
 
-// findEmulator returns the emulator. Only if its file has changed does it run the emulator for its version; it probes kvm once
-// in each boot, too.
+// findEmulator returns the emulator. Only if its file has changed does it run the emulator for its version; the next agent
+// probes kvm again, too, because another boot may lack it.
 func (d *Driver) findEmulator() (program, error) {
 	path, err := exec.LookPath(d.cfg.Emulator)
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *Driver) findEmulator() (program, error) {
 	if err != nil {
 		return program{}, drivers.Recoverable(err)
 	}
-	withoutKVM, err := d.cfg.Programs.Ask(path, "kvm in boot "+d.BootID(), func() (string, error) { return probeKVM(path), nil })
+	withoutKVM, err := d.kvm.Ask(path, "kvm", func() (string, error) { return probeKVM(path), nil })
 	if err != nil {
 		return program{}, drivers.Recoverable(err)
 	}

@@ -63,6 +63,8 @@ type Driver struct {
 	*supervised.Driver
 	cfg Config
 	log *slog.Logger
+
+	kvm *programs.Answers // why it does not work, in memory only
 }
 
 // program is the emulator.
@@ -86,7 +88,7 @@ func New(cfg Config) (*Driver, error) {
 	if cfg.Emulator == "" {
 		cfg.Emulator = "qemu-system-" + architecture()
 	}
-	d := &Driver{cfg: cfg, log: cfg.Log.With("driver", Name)}
+	d := &Driver{cfg: cfg, log: cfg.Log.With("driver", Name), kvm: programs.Open("")}
 	var err error
 	d.Driver, err = supervised.New(supervised.Config{
 		Name: Name, BootID: cfg.BootID, Log: cfg.Log, Check: Check, Build: d.buildProcess, Fingerprint: d.fingerprintEmulator,

@@ -115,9 +115,6 @@ func Supervise() {
 	}
 }
 
-// BootID returns the boot of this machine; "": it cannot be read.
-func (d *Driver) BootID() string { return d.bootID }
-
 // Capabilities returns the abilities of the driver's tasks.
 func (d *Driver) Capabilities() drivers.Capabilities { return d.cfg.Capabilities }
 

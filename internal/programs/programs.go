@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -51,7 +52,11 @@ type answer struct {
 	text     string
 	known    bool
 	earlier  bool // an earlier agent asked
-	used     bool // by this agent
+}
+
+// isOf reports whether the answer is that of the program with that file.
+func (a *answer) isOf(info fs.FileInfo) bool {
+	return a.known && a.size == info.Size() && a.modified.Equal(info.ModTime())
 }
 
 // Open reads the answers of a file; "": none are kept. A file that cannot be read is as good as none: the programs are asked.
@@ -73,8 +78,7 @@ func (a *Answers) Ask(path, question string, run func() (string, error)) (string
 	one := a.answerTo(key{path, question})
 	one.asking.Lock()
 	defer one.asking.Unlock()
-	one.used = true
-	isSame := one.known && one.size == info.Size() && one.modified.Equal(info.ModTime())
+	isSame := one.isOf(info)
 	if isSame && (!one.earlier || time.Since(a.opened) < keptFor) {
 		return one.text, nil
 	}
@@ -116,7 +120,7 @@ type record struct {
 	Size                   int64
 }
 
-// Save writes the answers that this agent has asked for to the file, if one has changed.
+// Save writes the answers to the file, if one has changed. It drops those of programs whose file is gone or another one.
 func (a *Answers) Save() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -128,7 +132,7 @@ func (a *Answers) Save() error {
 		if !one.asking.TryLock() {
 			continue // it is being asked: the next Save has it
 		}
-		if one.known && one.used && len(one.text) <= maxAnswer {
+		if info, err := os.Stat(k.path); err == nil && one.isOf(info) && len(one.text) <= maxAnswer {
 			c.Answers = append(c.Answers, record{k.path, k.question, one.text, one.modified, one.size})
 		}
 		one.asking.Unlock()

@@ -61,6 +61,13 @@ func TestAnswersOutliveTheAgent(t *testing.T) {
 		if after, err := os.Stat(file); err != nil || !os.SameFile(before, after) {
 			t.Errorf("the same answers were written again, %v", err)
 		}
+		// What an agent does not ask for stays for the next one.
+		third := programs.Open(file)
+		mustAsk(t, third, os.Args[0], &asked{}, 1)
+		if err := third.Save(); err != nil {
+			t.Fatal(err)
+		}
+		mustAsk(t, programs.Open(file), program, p, 2)
 		mustWriteProgram(t, program, "another")
 		mustAsk(t, programs.Open(file), program, p, 3)
 	})
