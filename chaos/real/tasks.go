@@ -129,9 +129,12 @@ func memoryOf(driver string) int {
 	return 32
 }
 
+// runningScript reports that a task runs, and runs on.
+const runningScript = "echo running; exec sleep 86400"
+
 // taskConfig returns the configuration of a task of a driver.
 func (f taskFolder) taskConfig(driver string) map[string]any {
-	shell := []any{"-c", "echo running; exec sleep 86400"}
+	shell := []any{"-c", runningScript}
 	switch driver {
 	case wasm.Name:
 		return map[string]any{"module": filepath.Join(string(f), "running.wasm")}
