@@ -145,7 +145,7 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		<-l.Recovered()
 		synctest.Wait()
 		n.withLock(func() {
-			if n.mark != 6*time.Second {
+			if n.mark != 3*time.Second {
 				t.Errorf("the last beat is remembered to within %s", n.mark)
 			}
 		})
@@ -302,8 +302,8 @@ func TestTheTimeIsSavedForTheShortestLimit(t *testing.T) {
 		<-l.Recovered()
 		synctest.Wait()
 		n.withLock(func() {
-			if n.mark != 30*time.Second {
-				t.Errorf("the time is saved every %s, want 30s", n.mark)
+			if n.mark != 15*time.Second {
+				t.Errorf("the time is saved every %s, want 15s", n.mark)
 			}
 		})
 		for i, ran := range []time.Duration{18 * time.Minute, 19 * time.Minute} {

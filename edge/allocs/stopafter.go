@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -16,6 +17,9 @@ import (
 const (
 	finestCheckpoint   = time.Second
 	coarsestCheckpoint = 10 * time.Minute
+	// checkpointsPerLimit is the number of checkpoints within a time that an allocation may be without a hub. A loss of power
+	// makes uncertain what ran since the newest one, and a heartbeat that came after it.
+	checkpointsPerLimit = 20
 )
 
 // MaxSilence returns the longest allowed time between two heartbeats: a third of the shortest
@@ -137,10 +141,11 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	return next, errors.Join(failed...)
 }
 
-// checkpointFor returns how often the running time must be saved for a group: a tenth of the shortest time that its
-// allocations may be without a hub, by stop_on_client_after and by max_age of templates.
+// checkpointFor returns how often the running time must be saved for a group, for the shortest time that its allocations may be
+// without a hub, by stop_on_client_after and by max_age of templates.
 func checkpointFor(g *fleet.TaskGroup) time.Duration {
-	shortest := 10 * coarsestCheckpoint
+	const none = time.Duration(math.MaxInt64)
+	shortest := none
 	if g == nil {
 		return coarsestCheckpoint
 	}
@@ -154,7 +159,10 @@ func checkpointFor(g *fleet.TaskGroup) time.Duration {
 			}
 		}
 	}
-	return max(finestCheckpoint, shortest/10)
+	if shortest == none {
+		return coarsestCheckpoint
+	}
+	return max(finestCheckpoint, min(shortest/checkpointsPerLimit, coarsestCheckpoint/2))
 }
 
 // stopAfter returns the stop_on_client_after of an allocation; false: it has none.

@@ -318,8 +318,8 @@ func TestALossOfPowerTakesNoTimeFromADeadline(t *testing.T) {
 		if most := j.AwayAtMost(); most < away || most > away+time.Duration(i+1)*(interval-ran) {
 			t.Errorf("loss %d: at most %s away, and it were %s", i+1, most, away)
 		}
-		j.SetCheckpointInterval(interval)
 		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "agent started"}) // also writes the time
+		j.SetCheckpointInterval(interval)
 	}
 	mustClose(t, j)
 	if j = mustOpen(t, m.journalConfig(path)); j.AwayAtMost() < away {

@@ -31,9 +31,11 @@ type clockCheckpoint struct {
 	HubTime int64         `cbor:"10,keyasint,omitempty"`
 	HubAge  time.Duration `cbor:"11,keyasint,omitempty"`
 	// NextWithin is the time after Age within which the next checkpoint is written: a loss of power loses at most this much
-	// of the age. 0: the journal was closed. Uncounted is the most that was lost like that since AckAge.
+	// of the age. 0: an older release wrote it. Closed says that the journal was closed then, and lost nothing.
 	NextWithin time.Duration `cbor:"12,keyasint,omitempty"`
-	Uncounted  time.Duration `cbor:"13,keyasint,omitempty"`
+	Closed     bool          `cbor:"13,keyasint,omitempty"`
+	// Uncounted is the most time that was lost like that since AckAge.
+	Uncounted time.Duration `cbor:"14,keyasint,omitempty"`
 }
 
 // hubContact is the part of clockCheckpoint that hubs confirm: the newest acknowledged row and the times of
@@ -90,13 +92,14 @@ func startClock(cfg Config, last clockCheckpoint) clock {
 	return c
 }
 
-// lostBefore returns the most machine time that may have passed after last, the newest stored time, and is not in the age
-// of a journal that is being opened: a crash of the machine loses it, and with a relative clock one of the agent does.
-func lostBefore(cfg Config, last clockCheckpoint) time.Duration {
-	if last.BootID == cfg.BootID && !cfg.MonoRelative {
+// lostBefore returns the most machine time that may have passed after the newest stored time, and is not in the age of a journal
+// that is being opened: a crash of the machine loses it, and with a relative clock one of the agent does.
+func lostBefore(cfg Config, mem durableState) time.Duration {
+	last := mem.checkpoint
+	if last.Closed || last.BootID == cfg.BootID && !cfg.MonoRelative {
 		return 0
 	}
-	return last.NextWithin
+	return max(0, last.NextWithin-mem.sinceCheckpoint)
 }
 
 func (c clock) timeSinceBoot() time.Duration { return c.raw() + c.offset }
@@ -158,13 +161,14 @@ func (j *Journal) writeWithin() time.Duration {
 	return j.checkpointInterval
 }
 
-// isCheckpointDue reports whether the time must be written at age, because the next poll may be too late.
+// isCheckpointDue reports whether the time must be written at age: the next poll may be too late, or the newest checkpoint
+// allows a longer loss than the interval does.
 func (j *Journal) isCheckpointDue(age, poll time.Duration) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	last := j.durable.checkpoint
 	since := age - last.Age
-	return last.NextWithin == 0 || since+poll >= j.writeWithin() ||
+	return !j.recorded || last.NextWithin > j.checkpointInterval || since+poll >= j.writeWithin() ||
 		since >= checkpointAckAfter && j.contact.acknowledged != last.Acknowledged
 }
 

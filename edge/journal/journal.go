@@ -120,6 +120,7 @@ type Journal struct {
 	durable            durableState  // replaced after each commit
 	contact            hubContact    // holds at once, written with a later commit
 	checkpointInterval time.Duration // how often the time is written
+	recorded           bool          // this process has written a checkpoint
 	appended           chan struct{} // closed at the next append, then replaced
 	closeErr           error         // set by the writer, read after it has ended
 }
@@ -159,14 +160,16 @@ func (j *Journal) loadJournal() error {
 	}
 	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
 	j.clock, j.checkpointInterval = startClock(j.cfg, mem.checkpoint), j.cfg.CheckpointEvery
+	if last := mem.checkpoint.NextWithin; last > 0 {
+		j.checkpointInterval = min(last, j.checkpointInterval) // until the allocations say what they need
+	}
 	j.contact = hubContact{
 		acknowledged: min(mem.checkpoint.Acknowledged, mem.head.Last),
 		ackAge:       mem.checkpoint.AckAge, floor: mem.checkpoint.Floor, floorAge: mem.checkpoint.FloorAge,
 		hubTime: mem.checkpoint.HubTime, hubAge: mem.checkpoint.HubAge,
-		uncounted: mem.checkpoint.Uncounted + lostBefore(j.cfg, mem.checkpoint),
+		uncounted: mem.checkpoint.Uncounted + lostBefore(j.cfg, mem),
 		dirty:     true, // the first commit records this boot
 	}
-	j.durable.checkpoint.NextWithin = 0 // the first commit writes another one
 	if j.contact.acknowledged < mem.head.First-1 {
 		j.contact.acknowledged = mem.head.First - 1
 	}

@@ -188,7 +188,7 @@ func (d *database) loadRows(mem *durableState) error {
 	}
 	if later := time.Duration(last.age) - mem.checkpoint.Age; later > 0 {
 		mem.checkpoint.BootID, mem.checkpoint.Mono, mem.checkpoint.Age = t.BootID, t.Mono, time.Duration(last.age)
-		mem.checkpoint.NextWithin = max(0, mem.checkpoint.NextWithin-later)
+		mem.checkpoint.Closed, mem.sinceCheckpoint = false, later
 	}
 	return nil
 }

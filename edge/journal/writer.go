@@ -61,16 +61,18 @@ func (r refusedWrite) Unwrap() error { return r.error }
 // durableState is the part of the database's content that is kept in memory. A batch works on a copy, and
 // nothing reachable from it is changed in place.
 type durableState struct {
-	head        Head // without Acknowledged, which is in contact
-	bytes       int64
-	states      map[fleet.AllocID]State
-	link        Link
-	checkpoint  clockCheckpoint
-	quarantined []Quarantine
-	missing     lostRows
-	generation  uint64    // base.Generation
-	unsound     fleet.Seq // the newest acknowledged row that was damaged at opening; 0: none
-	desired     *Desired  // nil: not decoded since it changed
+	head       Head // without Acknowledged, which is in contact
+	bytes      int64
+	states     map[fleet.AllocID]State
+	link       Link
+	checkpoint clockCheckpoint
+	// sinceCheckpoint is the part of checkpoint.Age, at opening, that a row recorded after the newest checkpoint.
+	sinceCheckpoint time.Duration
+	quarantined     []Quarantine
+	missing         lostRows
+	generation      uint64    // base.Generation
+	unsound         fleet.Seq // the newest acknowledged row that was damaged at opening; 0: none
+	desired         *Desired  // nil: not decoded since it changed
 }
 
 // batch is one transaction, with the state in memory as it will be after the commit.
@@ -81,7 +83,9 @@ type batch struct {
 	contact          hubContact
 	states           map[fleet.AllocID]State // changed states; BootID "" removes a state
 	checkpointNeeded bool                    // the time must be written
-	nextWithin       time.Duration           // clockCheckpoint.NextWithin, if it is
+	recorded         bool                    // Journal.recorded
+	nextWithin       time.Duration           // clockCheckpoint.NextWithin, if the time is written
+	closes           bool                    // it is the last batch before the database is closed
 	// rebased says that Rebase replaced the acknowledged number, which may have become lower.
 	rebased   bool
 	hasWrites bool // false: nothing to commit
@@ -132,6 +136,7 @@ func (j *Journal) runWriter() {
 		case <-tick.C:
 			w.runPeriodicUpkeep(poll)
 		case <-j.intervalChanged:
+			w.runPeriodicUpkeep(j.pollInterval())
 		case <-j.quit:
 			w.closeDatabase()
 			return
@@ -213,7 +218,7 @@ func (w *writer) tryCommit(writes []*op) (taken []*op, err error) {
 	j := w.j
 	w.committed = false
 	j.mu.Lock()
-	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}, nextWithin: j.checkpointInterval}
+	b := &batch{j: j, db: j.db, durable: j.durable, contact: j.contact, states: map[fleet.AllocID]State{}, recorded: j.recorded, nextWithin: j.checkpointInterval}
 	j.mu.Unlock()
 	taken, err = w.runWrites(b, writes)
 	if err == nil && b.hasWrites {
@@ -265,7 +270,7 @@ func (b *batch) writePending() error {
 	}
 	age := b.j.clock.journalAge()
 	last := b.durable.checkpoint
-	if !b.checkpointNeeded && !(b.contact.dirty && (last.NextWithin == 0 || age-last.Age >= checkpointWithCommitAfter)) {
+	if !b.checkpointNeeded && !(b.contact.dirty && (!b.recorded || age-last.Age >= checkpointWithCommitAfter)) {
 		return nil
 	}
 	if err := b.announceStep(StepWriteCheckpoint); err != nil {
@@ -278,7 +283,7 @@ func (b *batch) writePending() error {
 		HubTime: b.contact.hubTime, HubAge: b.contact.hubAge,
 		Acknowledged: b.contact.acknowledged,
 		Dropped:      last.Dropped, DroppedEver: last.DroppedEver,
-		NextWithin: b.nextWithin, Uncounted: b.contact.uncounted,
+		NextWithin: b.nextWithin, Closed: b.closes, Uncounted: b.contact.uncounted,
 	}
 	return b.db.putMeta(metaCheckpoint, b.durable.checkpoint)
 }
@@ -303,6 +308,7 @@ func (w *writer) commitBatch(b *batch) error {
 	if b.rebased {
 		j.contact.acknowledged = b.contact.acknowledged
 	}
+	j.recorded = j.recorded || b.checkpointNeeded
 	if b.checkpointNeeded && j.contact == b.contact {
 		j.contact.dirty = false
 	}
@@ -379,6 +385,6 @@ func (w *writer) runUpkeepWrite(write func(*batch) error) {
 // closeDatabase writes a checkpoint of the journal's clock and closes the database. Its error becomes that of
 // Close.
 func (w *writer) closeDatabase() {
-	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded, b.nextWithin = true, 0; return nil })
+	w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded, b.closes = true, true; return nil })
 	w.j.closeErr = errors.Join(w.j.db.close(), w.j.highWaterFile.Close())
 }
