@@ -29,9 +29,12 @@ const (
 // Hierarchy is the mount points of the machine's cgroups.
 type Hierarchy struct {
 	unified string
-	beside  string            // a cgroup v2 mounted beside v1; it is not used
+	beside  string            // secondMount if cgroup v2 is mounted there, beside v1; tasks are not limited by it
 	legacy  map[string]string // by controller
 }
+
+// secondMount is where systemd mounts cgroup v2 beside v1, and where crun looks for it.
+const secondMount = "/sys/fs/cgroup/unified"
 
 // Find returns the mount points of the machine's cgroups.
 func Find() (Hierarchy, error) {
@@ -43,7 +46,7 @@ func Find() (Hierarchy, error) {
 }
 
 // parseMounts reads the cgroup mounts from a file like /proc/self/mountinfo. A cgroup v2 that is mounted beside v1
-// (hybrid) has no controllers and is not used.
+// (hybrid) limits no tasks.
 func parseMounts(mountinfo string) Hierarchy {
 	h := Hierarchy{legacy: make(map[string]string)}
 	for line := range strings.Lines(mountinfo) {
@@ -55,6 +58,9 @@ func parseMounts(mountinfo string) Hierarchy {
 		switch source[0] {
 		case "cgroup2":
 			h.unified = place[4]
+			if place[4] == secondMount {
+				h.beside = secondMount
+			}
 		case "cgroup":
 			for option := range strings.SplitSeq(source[2], ",") {
 				if slices.Contains(controllers, option) {
@@ -64,7 +70,9 @@ func parseMounts(mountinfo string) Hierarchy {
 		}
 	}
 	if len(h.legacy) > 0 {
-		h.unified, h.beside = "", h.unified
+		h.unified = ""
+	} else {
+		h.beside = ""
 	}
 	return h
 }
@@ -80,8 +88,8 @@ func (h Hierarchy) Version() string {
 	return "none"
 }
 
-// SecondMount returns where cgroup v2 is mounted if it has some controllers, and v1 has others; "": it is not so. The OCI
-// runtime crun refuses that.
+// SecondMount returns the mount point of a cgroup v2 with controllers beside v1, which the OCI runtime crun refuses; "": there
+// is none.
 func (h Hierarchy) SecondMount() string {
 	if h.beside == "" {
 		return ""

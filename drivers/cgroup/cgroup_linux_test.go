@@ -19,16 +19,17 @@ func TestParseMounts(t *testing.T) {
 33 30 0:29 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct
 34 30 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory
 35 30 0:31 / /sys/fs/cgroup/systemd rw - cgroup cgroup rw,name=systemd
+36 24 0:27 / /run/cilium/cgroupv2 rw - cgroup2 cgroup2 rw
 `
 	h := parseMounts(hybrid)
-	if h.Version() != "v1" || h.legacy["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || len(h.legacy) != 3 {
+	if h.Version() != "v1" || h.legacy["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || len(h.legacy) != 3 || h.beside != secondMount {
 		t.Errorf("hybrid: %+v", h)
 	}
 	if g := h.Group("a/b"); g.Unified != "" || g.Legacy["memory"] != "/sys/fs/cgroup/memory/skerry/a_b" || len(g.listFolders()) != 2 {
 		t.Errorf("group: %+v", g)
 	}
 	h = parseMounts("31 30 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
-	if g := h.Group("x"); h.Version() != "v2" || g.Unified != "/sys/fs/cgroup/skerry/x" || g.Legacy != nil {
+	if g := h.Group("x"); h.Version() != "v2" || h.SecondMount() != "" || g.Unified != "/sys/fs/cgroup/skerry/x" || g.Legacy != nil {
 		t.Errorf("v2: %+v %+v", h, g)
 	}
 	if h := parseMounts("garbage\n - \n"); h.Version() != "none" || h.Probe() == nil {

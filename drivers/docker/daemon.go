@@ -59,8 +59,8 @@ func (d *Driver) ensureConnected(ctx context.Context) error {
 // errSilent is the error of a daemon that answers no ping.
 var errSilent = errors.New("it does not answer")
 
-// readAttributes returns the daemon's attributes. It asks the daemon, if that answers, once for each version of its program;
-// until then it returns the driver's own attributes only.
+// readAttributes returns the daemon's attributes. It asks the daemon, if that answers, until its program is another one;
+// before the first answer it returns the driver's own attributes only.
 func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]string {
 	key := "driver." + d.cfg.Name
 	text, err := d.cfg.Programs.Ask(d.daemonProgram(), "info at "+d.cfg.Socket, func() (string, error) {
@@ -69,17 +69,17 @@ func (d *Driver) readAttributes(ctx context.Context, answers bool) map[string]st
 		}
 		return d.askDetails(ctx)
 	})
-	var found daemonDetails
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &found)
+	if found := new(daemonDetails); err == nil && json.Unmarshal([]byte(text), found) == nil {
+		d.details.Store(found)
+		d.detailsTried.Store(true) // the next time it may take long
 	}
+	found := d.details.Load()
 	switch {
-	case err != nil && answers:
+	case found == nil && answers:
 		return map[string]string{key: "1"}
-	case err != nil:
+	case found == nil:
 		return nil
 	}
-	d.details.Store(&found)
 	all := map[string]string{
 		key: "1", key + ".version": found.Version, key + ".os_type": found.OSType, key + ".bridge_ip": "", key + ".cgroup_version": found.CgroupVersion,
 	}

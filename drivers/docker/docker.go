@@ -201,5 +201,6 @@ func (d *Driver) Fingerprint(ctx context.Context) fleet.DriverInfo {
 	if err := d.pingDaemon(ctx); err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: err.Error(), Attributes: d.readAttributes(ctx, false)}
 	}
+	d.needsLowLimits() // what an earlier agent found out counts at its start alone
 	return fleet.DriverInfo{Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: d.readAttributes(ctx, true)}
 }

@@ -3,6 +3,7 @@ package docker
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -95,10 +96,18 @@ func isLimitRefused(err error) bool {
 // else each container is created twice after a boot.
 const lowLimitsNeeded = "needed"
 
-// limitsQuestion names what is kept of Podman's default limits. Under other limits of this process it is found out again.
+// podmanConfig is the file in which an operator sets Podman's default limits.
+const podmanConfig = "/etc/containers/containers.conf"
+
+// limitsQuestion names what is kept of Podman's default limits. It is found out again under other limits of this process, and
+// after a change of Podman's configuration.
 func limitsQuestion() string {
 	files, processes := hardLimits()
-	return fmt.Sprintf("lower limits than %d files and %d processes", files, processes)
+	configured := "none"
+	if info, err := os.Stat(podmanConfig); err == nil {
+		configured = info.ModTime().UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("limits for %d files and %d processes, configuration of %s", files, processes, configured)
 }
 
 // errNotTried says that no container has been started yet with Podman's default limits.

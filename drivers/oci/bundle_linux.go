@@ -95,7 +95,10 @@ func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Progr
 	}
 	holder := cmp.Or(cfg.MemoryDir, cfg.StateDir) // the bundle has the environment, and the runtime copies it
 	b := bundle{cfg: cfg, program: p, user: user, chroot: i.chroot, dir: filepath.Join(holder, bundleDir), limitsSwap: mounts.LimitsSwap()}
-	c := &supervised.Container{Runtime: path, Root: filepath.Join(holder, stateDir), Bundle: b.dir, ID: id, Hidden: mounts.SecondMount()}
+	c := &supervised.Container{Runtime: path, Root: filepath.Join(holder, stateDir), Bundle: b.dir, ID: id}
+	if filepath.Base(path) == "crun" {
+		c.Hidden = mounts.SecondMount()
+	}
 	if p.PIDMode != ModeHost {
 		c.PIDNamespace = filepath.Join(cfg.StateDir, pidLink)
 	}

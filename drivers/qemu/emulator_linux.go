@@ -62,8 +62,8 @@ func probeKVM(path string) string {
 // versionPattern finds the version in the output of an emulator.
 var versionPattern = regexp.MustCompile(`version (\d+(?:\.\d+)+)`)
 
-// findEmulator returns the emulator. Only if its file has changed does it run the emulator for its version; the next agent
-// probes kvm again, too, because another boot may lack it.
+// findEmulator returns the emulator. It runs the emulator for its version if its file has changed, and once in each agent's life
+// to probe kvm, which another boot may lack.
 func (d *Driver) findEmulator() (program, error) {
 	path, err := exec.LookPath(d.cfg.Emulator)
 	if err != nil {
