@@ -86,12 +86,13 @@ func (a *Answers) Ask(path, question string, run func() (string, error)) (string
 	if err != nil {
 		return "", err
 	}
-	if !isSame || one.text != text {
+	isSame = isSame && one.text == text
+	one.modified, one.size, one.text, one.known, one.earlier = info.ModTime(), info.Size(), text, true, false
+	if !isSame {
 		a.mu.Lock()
 		a.changed = true
 		a.mu.Unlock()
 	}
-	one.modified, one.size, one.text, one.known, one.earlier = info.ModTime(), info.Size(), text, true, false
 	return text, nil
 }
 
@@ -127,10 +128,11 @@ func (a *Answers) Save() error {
 	if !a.changed || a.file == "" {
 		return nil
 	}
-	c := content{Version: fileVersion}
+	c, isWhole := content{Version: fileVersion}, true
 	for k, one := range a.kept {
 		if !one.asking.TryLock() {
-			continue // it is being asked: the next Save has it
+			isWhole = false // it is being asked: the next Save has it
+			continue
 		}
 		if info, err := os.Stat(k.path); err == nil && one.isOf(info) && len(one.text) <= maxAnswer {
 			c.Answers = append(c.Answers, record{k.path, k.question, one.text, one.modified, one.size})
@@ -147,7 +149,7 @@ func (a *Answers) Save() error {
 	if err != nil {
 		return fmt.Errorf("keep what programs answered: %w", err)
 	}
-	a.changed = false
+	a.changed = !isWhole
 	return nil
 }
 
