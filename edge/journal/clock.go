@@ -175,24 +175,25 @@ func (j *Journal) isCheckpointDue(age, poll time.Duration) bool {
 // Away returns the machine time since the last acknowledged heartbeat was sent, across reboots; zero before the
 // first one. It reads no wall clock and does not count the time that the machine was off.
 func (j *Journal) Away() time.Duration {
-	age := j.clock.journalAge()
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.contact.ackAge < 0 {
-		return 0
-	}
-	return age - j.contact.ackAge
+	counted, _ := j.timeAway()
+	return counted
 }
 
 // AwayAtMost is Away plus all running time that losses of power may have taken from it.
 func (j *Journal) AwayAtMost() time.Duration {
+	counted, lost := j.timeAway()
+	return counted + lost
+}
+
+// timeAway returns what Away counts, and what losses of power may have taken from it.
+func (j *Journal) timeAway() (counted, lost time.Duration) {
 	age := j.clock.journalAge()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.contact.ackAge < 0 {
-		return 0
+		return 0, 0
 	}
-	return age - j.contact.ackAge + j.contact.uncounted
+	return age - j.contact.ackAge, j.contact.uncounted
 }
 
 // TimeFloor returns the latest time (UnixNano) that is known to be past: the largest time of a hub's
