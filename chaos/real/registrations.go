@@ -19,14 +19,15 @@ import (
 	"skerry/fleet"
 )
 
-// Registrations registers new jobs at three hubs at a steady rate, without and with access control in turn, and says
+// Registrations registers new jobs at the hubs of a cluster at a steady rate, without and with access control in turn, and says
 // how many each acknowledged and what one of them cost.
 type Registrations struct {
 	Ground
+	Hubs     int
 	Rate     int // jobs a second
 	Duration time.Duration
 	Rounds   int    // of each
-	Table    string // file whose table is replaced; "": none
+	Table    string // file whose table "registrations" or "registrations-HUBS" is replaced; "": none
 }
 
 // registrationClients is the number of clients that register jobs at the same time.
@@ -41,8 +42,8 @@ type registrationFigures struct {
 
 // Run plays the rounds and prints the medians.
 func (r Registrations) Run(ctx context.Context) error {
-	if r.Rate < 1 || r.Rounds < 1 || r.Duration < time.Second {
-		return errors.New("measure registrations: at least one job a second, one round and one second are needed")
+	if r.Hubs < 1 || r.Rate < 1 || r.Rounds < 1 || r.Duration < time.Second {
+		return errors.New("measure registrations: at least one hub, one job a second, one round and one second are needed")
 	}
 	found := map[bool][]registrationFigures{}
 	table := r.newTable("access control", "acknowledged a second", "p50", "p99", "processor time of the hubs for each")
@@ -50,7 +51,7 @@ func (r Registrations) Run(ctx context.Context) error {
 		for _, acl := range []bool{false, true} {
 			g := r.Ground
 			g.Dir, g.Net = filepath.Join(r.Dir, fmt.Sprintf("round-%d-%t", i+1, acl)), faultnet.NewPlain() // a network serves one fleet
-			err := g.runOnFleet(ctx, cluster.Config{Hubs: 3}, func(s *fleetRun) error {
+			err := g.runOnFleet(ctx, cluster.Config{Hubs: r.Hubs}, func(s *fleetRun) error {
 				f, err := r.measureRound(ctx, s, acl)
 				found[acl] = append(found[acl], f)
 				return err
@@ -66,7 +67,11 @@ func (r Registrations) Run(ctx context.Context) error {
 		r.printLine("access control %-3s: %s a second, p50 %s, p99 %s, processor time for each %s", name, cells[0], cells[1], cells[2], cells[3])
 		table.addRow(append([]string{name}, cells...)...)
 	}
-	return table.replaceIn(r.Table, "registrations", fmt.Sprintf("medians of %d rounds of %s each, %d jobs a second asked for, %d clients, three hubs", r.Rounds, r.Duration, r.Rate, registrationClients))
+	name := "registrations"
+	if r.Hubs != 3 {
+		name = fmt.Sprintf("registrations-%d", r.Hubs)
+	}
+	return table.replaceIn(r.Table, name, fmt.Sprintf("medians of %d rounds of %s each, %d jobs a second asked for, %d clients, hubs: %d", r.Rounds, r.Duration, r.Rate, registrationClients, r.Hubs))
 }
 
 // medians returns the medians of the figures of some rounds, as text.

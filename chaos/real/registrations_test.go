@@ -21,7 +21,7 @@ func TestRegistrations(t *testing.T) {
 	if err := os.WriteFile(table, []byte("<!-- registrations -->\n<!-- /registrations -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := (real.Registrations{Ground: g, Rate: 20, Duration: time.Second, Rounds: 1, Table: table}).Run(t.Context()); err != nil {
+	if err := (real.Registrations{Ground: g, Hubs: 3, Rate: 20, Duration: time.Second, Rounds: 1, Table: table}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(table)
@@ -36,7 +36,7 @@ func TestRegistrations(t *testing.T) {
 	if rows := strings.Count(string(text), " ms |"); rows != 6 || strings.Contains(string(text), " 0.00 ms |") {
 		t.Errorf("the table has %d times, want 6 that are not zero:\n%s", rows, text)
 	}
-	if err := (real.Registrations{Ground: g, Rate: 20, Duration: time.Millisecond, Rounds: 1}).Run(t.Context()); err == nil {
+	if err := (real.Registrations{Ground: g, Hubs: 3, Rate: 20, Duration: time.Millisecond, Rounds: 1}).Run(t.Context()); err == nil {
 		t.Error("rounds without a second are taken")
 	}
 }

@@ -125,6 +125,7 @@ func registrationsCommand(s *runFlags) *cobra.Command {
 			return r.Run(ctx)
 		})
 	f := c.Flags()
+	f.IntVar(&r.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&r.Rate, "rate", 1000, "jobs a second")
 	f.DurationVar(&r.Duration, "duration", 10*time.Second, "how long jobs are registered in each round")
 	f.IntVar(&r.Rounds, "rounds", 5, "number of rounds without access control, and of rounds with it")
