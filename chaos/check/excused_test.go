@@ -382,6 +382,22 @@ func TestExcused(t *testing.T) {
 			p.openSession(p.e)
 			p.sendRows(p.e)
 		}},
+		{"a stop that comes through as a session ends that was cut off", nil, func(p *violationHarness) {
+			end := p.beginFault("cut", []check.Effect{check.Severs}, p.e.name)
+			p.e.cut = true
+			p.at += 14 * time.Second // nobody looks at the edge
+			p.missDeadline(p.e)
+			p.allocs[p.id].DesiredStatus = fleet.DesiredStop
+			p.commitAllocs(p.id)
+			p.at += 2 * time.Second
+			end()
+			p.e.linked = false
+			p.feedObservation(check.Observation{Edge: p.e.edgeView(p.at)})
+			p.endEdgeTask(p.e, p.id)
+			p.e.cut = false
+			p.openSession(p.e)
+			p.sendRows(p.e)
+		}},
 		{"a stop that is told in a session that nobody sees", nil, func(p *violationHarness) {
 			heal := p.disconnectEdge()
 			p.advanceTime(30 * time.Second)

@@ -235,7 +235,7 @@ func (m *machine) recordEdgeView(s *runContext, e *Edge) {
 	m.session, m.looked = e.Link.Session, s.now
 	answered := s.now - e.Link.Away
 	heard := before >= 0 || m.connected >= 0 || m.opened > 0 && m.openedAt >= looked && answered >= m.openedAt-s.limits.Slack
-	if m.connected >= 0 {
+	if m.connected >= 0 || before >= 0 && !s.faults.hasFaultNow(m.name, Severs) { // until it ends, a session brings what hubs said
 		m.linked = s.now
 	}
 	if spell := unansweredHeartbeats * s.limits.LongestTTL; m.connected >= 0 && !s.faults.hasFaultSince(s.now, s.now-spell, m.name, Severs) {
