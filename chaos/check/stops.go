@@ -30,7 +30,7 @@ type stop struct {
 	// unmarked says that a slow disk may have kept the edge from recording the last answered heartbeat, and that the
 	// agent that knew it was killed.
 	unmarked bool
-	killed   bool // its agent was killed since the last answered heartbeat
+	kills    int  // of its agent since the last answered heartbeat; 0: none
 }
 
 // newStops returns the checker of stopped tasks.
@@ -63,9 +63,13 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	}
 	took += s.limits.Slack
 	began, killed := m.killedSince(s.now, took)
+	kills := 0
+	if killed {
+		kills = max(1, m.kills)
+	}
 	t.pending = append(t.pending, stop{
 		at: s.now, begun: s.now - took, m: m, key: key, heard: t.latestMessage(s, m), alone: m.aloneAtMost(s.now, took),
-		session: max(m.session, m.opened), killed: killed,
+		session: max(m.session, m.opened), kills: kills,
 		unmarked: killed && s.faults.hasFaultSince(s.now, began, m.name, Chokes),
 	})
 }
@@ -131,8 +135,8 @@ func (t *stops) judgeTaskStop(s *runContext, p stop) {
 		}
 		s.countJudgement(StopDeadline)
 		early := s.limits.Slack
-		if p.killed { // heartbeats since the last recorded one are lost
-			early += heartbeatMarkInterval(after)
+		if p.kills > 0 { // a heartbeat may not be recorded, and after each loss of power the edge counts what may be lost
+			early += time.Duration(p.kills+1) * checkpointInterval(after)
 		}
 		if p.alone >= after-early {
 			s.countBranch(BranchStopDeadline)
@@ -186,10 +190,10 @@ func (f *allocFact) stopAfter() (time.Duration, bool) {
 	return *f.group.Disconnect.StopOnClientAfter, true
 }
 
-// heartbeatMarkInterval returns the interval at which an edge records its last answered heartbeat, for a given
-// stop_on_client_after. A kill loses at most that much.
-func heartbeatMarkInterval(after time.Duration) time.Duration {
-	return min(max(time.Second, after/10), 10*time.Minute)
+// checkpointInterval returns the interval at which an edge records its time and its last answered heartbeat, for a given
+// stop_on_client_after.
+func checkpointInterval(after time.Duration) time.Duration {
+	return min(max(time.Second, after/20), 5*time.Minute)
 }
 
 // judgeStopDeadlines reports, once each, tasks of a machine without a session that still run after their
@@ -210,7 +214,7 @@ func (t *stops) judgeStopDeadlines(s *runContext, m *machine) {
 			continue
 		}
 		s.countJudgement(StopDeadline)
-		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*heartbeatMarkInterval(after)
+		slack := 2*s.limits.Slack + f.killTimeout(key.Task) + time.Duration(m.kills+1)*checkpointInterval(after)
 		fresh := s.now-max(m.agent, f.first, truth.begun) < slack // the agent may not have reported the answer with its delivery yet
 		if alone < after+slack || opened < slack || fresh || f.first > m.lastHeartbeat && s.now-f.first < after+slack ||
 			m.hasDamageSince(s.now-slack) || s.faults.hasFaultSince(s.now, s.now-slack, m.name, Halts, Chokes, EndsTasks) { // its driver may be dead
