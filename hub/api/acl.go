@@ -21,6 +21,9 @@ import (
 func (a *API) aclEndpoints() []endpoint {
 	return []endpoint{
 		{writes, "/v1/acl/bootstrap", public, writeOptionalBody(a, a.bootstrapACL)},
+		{"", "/v1/acl/identity/", public, a.refuseNodeIdentity()},
+		{"", "/v1/client/identity", public, a.refuseNodeIdentity()},
+		{"", "/v1/client/identity/", public, a.refuseNodeIdentity()},
 		{"GET", "/v1/acl/why", ownToken, a.aclRead(a.explainACL)},
 
 		{"GET", "/v1/acl/policies", ownToken, a.aclRead(a.listACLPolicies)},
@@ -45,6 +48,11 @@ func (a *API) aclEndpoints() []endpoint {
 		{writes, "/v1/acl/role/{name}", managementOnly, aclWrite(a, a.storeACLRole)},
 		{"DELETE", "/v1/acl/role/{name}", managementOnly, a.aclDelete(func(id string) state.Command { return state.ACLDelete{Roles: []string{id}} })},
 	}
+}
+
+// refuseNodeIdentity refuses what concerns identity and introduction tokens of nodes.
+func (a *API) refuseNodeIdentity() http.HandlerFunc {
+	return a.refuseUnsupported("nodes have certificates, and no identity or introduction tokens", "let a node join with: skerry token create")
 }
 
 // whenEnabled refuses requests while access control is off.

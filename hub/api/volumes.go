@@ -22,14 +22,15 @@ func (a *API) volumeEndpoints() []endpoint {
 		{"DELETE", "/v1/volume/host/{id}", inRequestNamespace("host-volume-delete"), a.writeHandler(a.deleteVolume)},
 		{writes, "/v1/volume/host/create", inObjectNamespace("host-volume-create"), writeBody(a, a.createVolume)},
 		{writes, "/v1/volume/host/register", inObjectNamespace("host-volume-register"), writeBody(a, a.registerVolume)},
-		{"", "/v1/volume/csi/", public, a.refuseCSI},
+		{"", "/v1/volume/csi/", public, a.refuseUnsupported("CSI is not supported", "use a dynamic host volume: skerry volume create")},
 	}
 }
 
-// refuseCSI answers every request about a CSI volume or plugin: there are none.
-func (a *API) refuseCSI(w http.ResponseWriter, r *http.Request) {
-	a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "%s %s: CSI is not supported", r.Method, r.URL.Path).
-		WithHint("use a dynamic host volume: skerry volume create"))
+// refuseUnsupported answers every request to an endpoint of Nomad's whose subject does not exist here.
+func (a *API) refuseUnsupported(why, hint string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		a.writeError(w, fleet.Errorf(fleet.CodeUnsupported, "%s %s: %s", r.Method, r.URL.Path, why).WithHint("%s", hint))
+	}
 }
 
 // volumeState returns the state of a volume. That of a ready volume depends on its node.
