@@ -226,6 +226,30 @@ func TestPortInUse(t *testing.T) {
 	mustStart(t, cfg).mustBeReady() // nothing was left behind
 }
 
+// TestTokensAreKnownBeforeTheCluster looks at the state while a hub makes a cluster: from the moment in which it lets others
+// join, it knows the tokens with which they do.
+func TestTokensAreKnownBeforeTheCluster(t *testing.T) {
+	cfg := config(t, "hub-1")
+	cfg.Bootstrap = true
+	h := mustStart(t, cfg)
+	for ready := false; !ready; {
+		select {
+		case <-h.Ready():
+			ready = true
+		default:
+		}
+		v := h.State().View()
+		_, known := v.Cluster()
+		tokens := 0
+		for range v.Tokens() {
+			tokens++
+		}
+		if known && tokens != 2 {
+			t.Fatalf("there is a cluster, and it has %d of 2 join tokens", tokens)
+		}
+	}
+}
+
 func TestTokensThatAreRefused(t *testing.T) {
 	first := mustCluster(t, 1)[0]
 	other := mustCluster(t, 1)[0]

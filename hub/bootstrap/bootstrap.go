@@ -107,20 +107,21 @@ func (b *Bootstrap) finishBootstrapOrJoin(ctx context.Context) error {
 		}
 		return pki.DropPending(b.cfg.Dir)
 	}
-	res, err := b.cfg.Raft.Apply(ctx, state.ClusterInit{Cluster: *p.Cluster})
-	if err != nil {
-		return err
+	known, ok := b.cfg.State.View().Cluster()
+	if ok && known.ID != p.Cluster.ID {
+		return fleet.Errorf(fleet.CodeConflict, "make cluster %s: there is a cluster, %s", p.Cluster.ID, known.ID)
 	}
-	if res.Err != nil { // there is a cluster: it must be this one, by an earlier try
-		if c, ok := b.cfg.State.View().Cluster(); !ok || c.ID != p.Cluster.ID {
-			return res.Err
+	tokens := p.Tokens
+	if p.Token != nil {
+		tokens = append(slices.Clone(tokens), *p.Token)
+	}
+	for _, token := range tokens { // before the cluster: a hub with a cluster refuses a token that it does not know
+		if err := b.applyAndCheck(ctx, state.Token{Token: token}); err != nil {
+			return err
 		}
 	}
-	if p.Token != nil {
-		p.Tokens = append(p.Tokens, *p.Token)
-	}
-	for _, token := range p.Tokens {
-		if err := b.applyAndCheck(ctx, state.Token{Token: token}); err != nil {
+	if !ok { // not by an earlier try
+		if err := b.applyAndCheck(ctx, state.ClusterInit{Cluster: *p.Cluster}); err != nil {
 			return err
 		}
 	}
