@@ -30,7 +30,7 @@ type stop struct {
 	// unmarked says that a slow disk may have kept the edge from recording the last answered heartbeat, and that the
 	// agent that knew it was killed.
 	unmarked bool
-	kills    int  // of its agent since the last answered heartbeat; 0: none
+	kills    int // of its agent since the last answered heartbeat; 0: none
 }
 
 // newStops returns the checker of stopped tasks.
