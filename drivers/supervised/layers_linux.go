@@ -48,12 +48,7 @@ func hideMount(path string) error {
 
 // TryMount mounts the layers in a mount namespace that ends at once. Its error says why this machine cannot mount them.
 func (l *Layers) TryMount() error {
-	return ownthread.Run(func() error {
-		if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
-			return fmt.Errorf("make a mount namespace: %w", err)
-		}
-		return l.mountLayers()
-	})
+	return (&Container{}).withMounts(l, func() error { return nil })
 }
 
 // mountLayers mounts the layers in the thread's own mount namespace, which still sees new mounts of the machine.

@@ -61,7 +61,7 @@ func TestAnswersOutliveTheAgent(t *testing.T) {
 		if after, err := os.Stat(file); err != nil || !os.SameFile(before, after) {
 			t.Errorf("the same answers were written again, %v", err)
 		}
-		// What an agent does not ask for stays for the next one.
+		// An answer that an agent does not ask for stays for the next one.
 		third := programs.Open(file)
 		mustAsk(t, third, os.Args[0], &asked{}, 1)
 		if err := third.Save(); err != nil {
