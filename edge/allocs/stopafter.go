@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -114,7 +113,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 		if w.Stop || states[id].Terminal() || states[id].Held != nil { // a held one has no running tasks
 			continue
 		}
-		mark = min(mark, checkpointFor(w.Alloc.Group()))
+		mark = min(mark, checkpointFor(w))
 		after, ok := stopAfter(w)
 		if !ok {
 			continue
@@ -141,28 +140,28 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 	return next, errors.Join(failed...)
 }
 
-// checkpointFor returns how often the running time must be saved for a group, for the shortest time that its allocations may be
+// checkpointFor returns how often the running time must be saved for an allocation, for the shortest time that it may be
 // without a hub, by stop_on_client_after and by max_age of templates.
-func checkpointFor(g *fleet.TaskGroup) time.Duration {
-	const none = time.Duration(math.MaxInt64)
-	shortest := none
-	if g == nil {
-		return coarsestCheckpoint
+func checkpointFor(w journal.DesiredAlloc) time.Duration {
+	interval := coarsestCheckpoint
+	shortenFor := func(limit time.Duration) {
+		interval = min(interval, max(finestCheckpoint, min(limit/checkpointsPerLimit, coarsestCheckpoint/2)))
 	}
-	if d := g.Disconnect; d != nil && d.StopOnClientAfter != nil {
-		shortest = min(shortest, *d.StopOnClientAfter)
+	if after, ok := stopAfter(w); ok {
+		shortenFor(after)
+	}
+	g := w.Alloc.Group()
+	if g == nil {
+		return interval
 	}
 	for i := range g.Tasks {
 		for _, t := range g.Tasks[i].Templates {
 			if t.MaxAge > 0 {
-				shortest = min(shortest, t.MaxAge)
+				shortenFor(t.MaxAge)
 			}
 		}
 	}
-	if shortest == none {
-		return coarsestCheckpoint
-	}
-	return max(finestCheckpoint, min(shortest/checkpointsPerLimit, coarsestCheckpoint/2))
+	return interval
 }
 
 // stopAfter returns the stop_on_client_after of an allocation; false: it has none.
