@@ -207,7 +207,7 @@ type ImageCollection struct {
 // OrphanRemover is implemented by a Driver whose tasks outlive the records of the edge, such as containers.
 type OrphanRemover interface {
 	// RemoveOrphans ends and removes the tasks of this data directory whose allocation the edge does not know,
-	// and returns their names.
+	// and returns their names. It also removes what a reboot has ended and a later attempt has replaced.
 	RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error)
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 
 	"skerry/drivers"
@@ -207,6 +208,86 @@ func TestDaemonIsKilled(t *testing.T) {
 		if exit := mustExit(t, exits); exit.Signal != 9 || exit.Code != 137 {
 			t.Errorf("%+v, want it killed", exit)
 		}
+	})
+}
+
+// After a loss of power the daemon first starts the tasks again. The containers that ran before are removed later, those of tasks that do
+// not start again with their allocation.
+func TestARebootRemovesContainersLater(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		dir, c := t.TempDir(), d.mustClient(t)
+		agentOf := func(boot string) *docker.Driver {
+			return d.mustDriver(t, boot, func(c *docker.Config) { c.DataDir = dir })
+		}
+		containersOf := func(task string) []container.Summary {
+			t.Helper()
+			found, err := c.ContainerList(t.Context(), client.ContainerListOptions{All: true, Filters: client.Filters{}.Add("label", "io.skerry.task="+task)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found.Items
+		}
+		expectContainers := func(when, task string, want int) {
+			t.Helper()
+			if found := containersOf(task); len(found) != want {
+				t.Errorf("%s: %d containers of the task %s, want %d", when, len(found), task, want)
+			}
+		}
+		const again, ended = "starts-again", "has-ended"
+		configs := map[string]drivers.TaskConfig{}
+		handles := map[string]drivers.Handle{}
+		for _, name := range []string{again, ended} {
+			configs[name] = newTaskConfig(t, name, "echo before the reboot", "while :; do sleep 100 & wait $!; done")
+			handles[name], _ = mustStart(t, agentOf("boot-1"), configs[name])
+			pollUntil(t, func() (bool, string) { // until the daemon has its output
+				found := containersOf(name)
+				if len(found) != 1 {
+					return false, "no container"
+				}
+				inspected, err := c.ContainerInspect(t.Context(), found[0].ID, client.ContainerInspectOptions{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, err := os.ReadFile(inspected.Container.LogPath)
+				return err == nil && strings.Contains(string(text), "before the reboot"), string(text)
+			})
+		}
+		if err := errors.Join(d.CutPower(), d.Start(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		driver := agentOf("boot-2")
+		for name, cfg := range configs {
+			if _, err := driver.Recover(t.Context(), cfg, handles[name]); !errors.Is(err, drivers.ErrTaskGone) {
+				t.Errorf("Recover %s: %v, want %v", name, err, drivers.ErrTaskGone)
+			}
+			if out := readLogs(cfg); !strings.Contains(out, "before the reboot") {
+				t.Errorf("the output of %s is %q", name, out)
+			}
+		}
+		next := configs[again]
+		next.ID, next.StateDir = "alloc-1/"+again+"/2", filepath.Join(filepath.Dir(next.StateDir), "2")
+		_, task := mustStart(t, driver, next)
+		expectContainers("after the start", again, 2)
+		remove := func(known bool) []string {
+			t.Helper()
+			removed, err := driver.RemoveOrphans(t.Context(), func(fleet.AllocID) bool { return known })
+			if err != nil {
+				t.Error(err)
+			}
+			return removed
+		}
+		if removed := remove(true); len(removed) != 0 {
+			t.Errorf("%q are called unknown", removed)
+		}
+		expectContainers("after the removal", again, 1)
+		expectContainers("after the removal", ended, 1)
+		if task.Ended() {
+			t.Error("the task has ended")
+		}
+		if removed := remove(false); len(removed) != 2 {
+			t.Errorf("removed %q of an unknown allocation, want two", removed)
+		}
+		expectContainers("once the allocation has ended", ended, 0)
 	})
 }
 

@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -15,7 +16,8 @@ import (
 var _ drivers.OrphanRemover = (*Driver)(nil)
 
 // RemoveOrphans removes this edge's containers whose allocation the edge does not know, and returns their names. It
-// never touches containers of another data directory or of other users of the daemon.
+// also removes those that a reboot ended, once the task has another one. It never touches containers of another data
+// directory or of other users of the daemon.
 func (d *Driver) RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bool) ([]string, error) {
 	if _, err := os.Stat(d.cfg.Socket); err != nil || d.cfg.DataDir == "" {
 		return nil, nil
@@ -31,22 +33,41 @@ func (d *Driver) RemoveOrphans(ctx context.Context, known func(fleet.AllocID) bo
 	if err != nil {
 		return nil, err
 	}
+	taskOf := func(c container.Summary) [2]string { return [2]string{c.Labels[labelAlloc], c.Labels[labelTask]} }
+	startedAgain := map[[2]string]bool{}
+	for _, c := range ours {
+		if !d.endedAtReboot(c) {
+			startedAgain[taskOf(c)] = true
+		}
+	}
 	var removed []string
+	var failed []error
 	for _, c := range ours {
 		alloc := fleet.AllocID(c.Labels[labelAlloc])
-		if c.Labels[labelDataDir] != dir || alloc == "" || known(alloc) {
+		if c.Labels[labelDataDir] != dir || alloc == "" {
 			continue
 		}
-		if err := d.removeContainer(ctx, c.ID); err != nil {
-			return removed, err
+		replaced := d.endedAtReboot(c) && startedAgain[taskOf(c)]
+		if known(alloc) && !replaced {
+			continue
 		}
-		removed = append(removed, nameOf(c))
+		switch err := d.removeContainer(ctx, c.ID); {
+		case err != nil: // others may depend on it
+			failed = append(failed, err)
+		case !replaced:
+			removed = append(removed, nameOf(c))
+		}
 	}
-	return removed, nil
+	return removed, errors.Join(failed...)
+}
+
+// endedAtReboot reports whether a container was started before the machine booted, and does not run.
+func (d *Driver) endedAtReboot(c container.Summary) bool {
+	return c.Labels[labelBoot] != d.bootID && (isEnded(c.State) || isUnstarted(c.State))
 }
 
 // removeEarlierAttempts removes the containers of other attempts of a task. One may run although its start has failed: the
-// daemon died between the start and its answer.
+// daemon died between the start and its answer. RemoveOrphans removes those that a reboot ended.
 func (d *Driver) removeEarlierAttempts(ctx context.Context, cfg drivers.TaskConfig) error {
 	if d.cfg.DataDir == "" {
 		return nil
@@ -60,7 +81,7 @@ func (d *Driver) removeEarlierAttempts(ctx context.Context, cfg drivers.TaskConf
 		return err
 	}
 	for _, c := range found {
-		if c.Labels[labelTaskID] == cfg.ID {
+		if c.Labels[labelTaskID] == cfg.ID || d.endedAtReboot(c) {
 			continue
 		}
 		d.log.Warn("the container of an earlier attempt is removed", "task_id", cfg.ID, "container", nameOf(c))

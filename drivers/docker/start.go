@@ -65,7 +65,7 @@ func (d *Driver) startTask(ctx context.Context, cfg drivers.TaskConfig) (drivers
 		_ = os.Remove(filepath.Join(cfg.StateDir, exitFile)) // the exit of an earlier container
 		found = nil
 	}
-	if found != nil && !isUnstarted(found.State) {
+	if found != nil && !isUnstarted(found.State.Status) {
 		return d.handleOf(cfg, found.ID)
 	}
 	if err := d.removeEarlierAttempts(ctx, cfg); err != nil {
@@ -178,7 +178,7 @@ func (d *Driver) startError(err error) error {
 }
 
 // Recover finds a task's container. If the machine rebooted since the container was started, it copies the rest of
-// its output and removes it.
+// its output and returns drivers.ErrTaskGone.
 func (d *Driver) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
 	t, err := d.recoverTask(ctx, cfg, h)
 	if err != nil {
@@ -220,13 +220,15 @@ func (d *Driver) recoverTask(ctx context.Context, cfg drivers.TaskConfig, h driv
 	t.container, t.logPath, t.tty = found.ID, found.LogPath, found.Config.Tty
 	t.stopSignal = found.Config.StopSignal
 	switch {
-	case isUnstarted(found.State) && was.ContainerID == "":
+	case isUnstarted(found.State.Status) && was.ContainerID == "":
 		return nil, drivers.ErrTaskGone // Start goes on with it
-	case isUnstarted(found.State), !d.isOfThisBoot(found):
+	case isUnstarted(found.State.Status), !d.isOfThisBoot(found):
 		t.copyRest(ctx)
-		if err := d.removeInspected(ctx, found); err != nil {
-			return nil, err
-		}
+		if d.isOfThisBoot(found) || mayRun(found) {
+			if err := d.removeInspected(ctx, found); err != nil {
+				return nil, err
+			}
+		} // else RemoveOrphans removes it: after a boot the daemon first starts containers
 		return nil, drivers.ErrTaskGone
 	}
 	return t, nil

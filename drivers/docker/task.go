@@ -116,7 +116,7 @@ func (t *task) waitEnded(ctx context.Context) (*container.State, error) {
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case ended && err == nil && (c == nil || isUnstarted(c.State)):
+		case ended && err == nil && (c == nil || isUnstarted(c.State.Status)):
 			return nil, nil
 		case ended && err == nil:
 			return c.State, nil
@@ -281,12 +281,12 @@ func (d *Driver) inspectContainer(ctx context.Context, id string, timeout time.D
 // mayRun reports whether a container that was started runs, by the daemon's view of it. A daemon that has lost its record of
 // the start does not run it.
 func mayRun(c *container.InspectResponse) bool {
-	return c != nil && !isEnded(c.State) && !isUnstarted(c.State)
+	return c != nil && !isEnded(c.State.Status) && !isUnstarted(c.State.Status)
 }
 
 // isEnded reports whether a container has run and no longer runs.
-func isEnded(s *container.State) bool {
-	switch s.Status {
+func isEnded(s container.ContainerState) bool {
+	switch s {
 	case container.StateExited, container.StateDead, container.StateRemoving, "stopped":
 		return true
 	}
@@ -294,8 +294,8 @@ func isEnded(s *container.State) bool {
 }
 
 // isUnstarted reports whether a container was never started.
-func isUnstarted(s *container.State) bool {
-	return s.Status == container.StateCreated || s.Status == "configured" || s.Status == "initialized"
+func isUnstarted(s container.ContainerState) bool {
+	return s == container.StateCreated || s == "configured" || s == "initialized"
 }
 
 // exitOf returns the exit of a container from its last state, or a lost exit for nil. Daemons report a container that
