@@ -61,7 +61,6 @@ var unrestricted = &Actor{ACL: acl.Management}
 // Resolver resolves secrets. It is safe for concurrent use.
 type Resolver struct {
 	cfg          Config
-	catchUp      *sharedCatchUp
 	bootstrapped atomic.Bool // it stays so
 
 	mu         sync.RWMutex
@@ -99,7 +98,7 @@ func New(cfg Config) *Resolver {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	r := &Resolver{cfg: cfg, catchUp: newSharedCatchUp(cfg.CatchUp), local: map[string][]string{}, parsed: map[string]*parsedPolicy{}, workloads: newWorkloadCache()}
+	r := &Resolver{cfg: cfg, local: map[string][]string{}, parsed: map[string]*parsedPolicy{}, workloads: newWorkloadCache()}
 	r.dropCaches(generation{})
 	return r
 }
@@ -129,7 +128,7 @@ func (r *Resolver) Resolve(ctx context.Context, secret string) (*Actor, error) {
 	if err == nil || secret == "" || r.cfg.CatchUp == nil {
 		return actor, err
 	}
-	if caughtUp := r.catchUp.waitForCall(ctx); caughtUp != nil {
+	if caughtUp := r.cfg.CatchUp(ctx); caughtUp != nil {
 		return actor, caughtUp
 	}
 	return r.ResolveIn(r.cfg.State.View(), secret)

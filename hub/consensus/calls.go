@@ -55,8 +55,12 @@ func AskToAdd(ctx context.Context, p *rpc.Peers, addr string, peer state.HubPeer
 }
 
 // CatchUp asks the leader for the newest index, and blocks until this hub has applied it. During an
-// election it retries until ctx or rpc.CallTimeout ends.
+// election it retries until ctx or rpc.CallTimeout ends. Requests that wait at the same time share a call.
 func (n *Node) CatchUp(ctx context.Context, p *rpc.Peers) error {
+	return n.catchUps.waitForCall(ctx, func(ctx context.Context) error { return n.catchUpWithLeader(ctx, p) })
+}
+
+func (n *Node) catchUpWithLeader(ctx context.Context, p *rpc.Peers) error {
 	ctx, cancel := context.WithTimeout(ctx, rpc.CallTimeout)
 	defer cancel()
 	var index fleet.Index

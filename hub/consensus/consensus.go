@@ -95,6 +95,7 @@ type Node struct {
 
 	leaderChanges atomic.Uint64
 	barrierTerm   atomic.Uint64 // newest term for which ReadIndex has waited for a barrier
+	catchUps      *sharedCatchUp
 
 	// Each command holds one turn until raft has applied it. Alone holds all turns, and increments
 	// generation. It is not a mutex, because waiting for it must end with the caller's context.
@@ -130,7 +131,7 @@ func New(cfg Config) (*Node, error) {
 		cfg:        cfg, log: cfg.Log, raftLog: newRaftLog(cfg.Log),
 		layer: newStreamLayer(cfg.Addr, cfg.Dial),
 		lead:  make(chan bool), ready: make(chan struct{}), failed: make(chan error, 1), abandoned: make(chan struct{}),
-		leaderNotifier: newChangeNotifier(),
+		leaderNotifier: newChangeNotifier(), catchUps: newSharedCatchUp(),
 	}
 	n.machine = &machine{store: cfg.Store, fail: n.failRun, applied: cfg.Applied}
 	if err := raft.ValidateConfig(n.raftConfig()); err != nil {

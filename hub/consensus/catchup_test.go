@@ -1,4 +1,4 @@
-package access
+package consensus
 
 import (
 	"context"
@@ -13,7 +13,8 @@ import (
 func TestCatchUpsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var calls atomic.Int64
-		s := newSharedCatchUp(func(ctx context.Context) error {
+		s := newSharedCatchUp()
+		call := func(ctx context.Context) error {
 			n := calls.Add(1)
 			select {
 			case <-time.After(time.Second):
@@ -24,11 +25,11 @@ func TestCatchUpsAreShared(t *testing.T) {
 				return errors.New("no leader")
 			}
 			return nil
-		})
+		}
 		results := make(chan error, 100)
 		ask := func(ctx context.Context, n int) {
 			for range n {
-				go func() { results <- s.waitForCall(ctx) }()
+				go func() { results <- s.waitForCall(ctx, call) }()
 			}
 			synctest.Wait()
 		}

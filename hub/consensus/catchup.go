@@ -1,4 +1,4 @@
-package access
+package consensus
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 // sharedCatchUp lets requests that wait at the same time share one call, so that unknown tokens cost the leader one call
 // at a time, however many requests bring them.
 type sharedCatchUp struct {
-	call func(ctx context.Context) error
 	turn chan struct{} // capacity 1; full while a call is made
 
 	mu     sync.Mutex
@@ -17,12 +16,12 @@ type sharedCatchUp struct {
 	err    error  // of that call
 }
 
-func newSharedCatchUp(call func(ctx context.Context) error) *sharedCatchUp {
-	return &sharedCatchUp{call: call, turn: make(chan struct{}, 1)}
+func newSharedCatchUp() *sharedCatchUp {
+	return &sharedCatchUp{turn: make(chan struct{}, 1)}
 }
 
-// wait returns the result of a call that began after waitForCall did.
-func (s *sharedCatchUp) waitForCall(ctx context.Context) error {
+// waitForCall returns the result of a call that began after waitForCall did: call, or that of another request.
+func (s *sharedCatchUp) waitForCall(ctx context.Context, call func(ctx context.Context) error) error {
 	s.mu.Lock()
 	before := s.begun
 	s.mu.Unlock()
@@ -40,7 +39,7 @@ func (s *sharedCatchUp) waitForCall(ctx context.Context) error {
 	s.begun++
 	number := s.begun
 	s.mu.Unlock()
-	err := s.call(ctx)
+	err := call(ctx)
 	if ctx.Err() == nil { // otherwise the result may be that of this request alone
 		s.mu.Lock()
 		s.shared, s.err = number, err
