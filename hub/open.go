@@ -379,6 +379,7 @@ func (h *Hub) openEnrolment() error {
 			}
 			return quic, gossip
 		},
+		CatchUp:      cluster{h}.CatchUp,
 		EdgeValidity: h.cfg.EdgeCertValidity,
 		Grace:        h.cfg.EdgeCertGrace,
 		Now:          h.cfg.Now,

@@ -49,6 +49,9 @@ type Registry interface {
 type EnrolConfig struct {
 	Registry Registry
 	Hubs     func() (quic, gossip []string) // addresses that the answer names
+	// CatchUp waits until Registry has everything that was committed before: an applicant that is refused may be in the
+	// right by something new. nil: none.
+	CatchUp func(ctx context.Context) error
 	// EdgeValidity is how long the certificate of an edge is valid (0: CertValidity), and Grace how long it is
 	// accepted after its end (0: EdgeGrace).
 	EdgeValidity time.Duration
@@ -227,14 +230,12 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong: it shows %s", formatTime(now)).
 			WithHint("set the clock of the hub: certificates and join tokens depend on it")
 	}
-	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == fleet.RoleEdge {
-		return syncproto.Enrolled{}, err
-	}
-	byToken := held == nil
-	if held == nil {
-		err = e.checkNewcomer(req, now)
-	} else {
-		byToken, err = e.checkRenewal(held, req, now)
+	byToken, err := e.checkApplicant(held, req, now)
+	if err != nil && e.cfg.CatchUp != nil {
+		if caughtUp := e.cfg.CatchUp(ctx); caughtUp != nil {
+			return syncproto.Enrolled{}, caughtUp
+		}
+		byToken, err = e.checkApplicant(held, req, now)
 	}
 	if err != nil {
 		return syncproto.Enrolled{}, err
@@ -266,6 +267,17 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		answer.GossipKey, answer.Gossip, answer.StateKey = cluster.GossipKey, gossip, e.cfg.Registry.StateKey()
 	}
 	return answer, nil
+}
+
+// checkApplicant checks a request and the certificate that the applicant showed. byToken: it is admitted by a token.
+func (e *Enrolment) checkApplicant(held *x509.Certificate, req syncproto.Enroll, now time.Time) (byToken bool, err error) {
+	if err := e.checkRevoked("enrol", fleet.NodeID(req.ID)); err != nil && req.Role == fleet.RoleEdge {
+		return false, err
+	}
+	if held == nil {
+		return true, e.checkNewcomer(req, now)
+	}
+	return e.checkRenewal(held, req, now)
 }
 
 // checkNewcomer checks an applicant without a certificate: it needs a valid token and an unused name.

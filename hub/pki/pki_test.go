@@ -309,6 +309,54 @@ func TestEnrollAnswers(t *testing.T) {
 	}
 }
 
+// A hub that lags refuses nobody for what it does not know yet. Without a leader it says that it cannot tell.
+func TestALaggingHubRefusesNobody(t *testing.T) {
+	const taken, free = "aaaaaaaa-1111-4222-8333-444455556666", "bbbbbbbb-1111-4222-8333-444455556666"
+	for name, c := range map[string]struct {
+		id      string
+		arrives func(r *registry, token *state.JoinToken) // what the leader has, and this hub has not
+		fails   bool                                      // no leader answers
+		want    fleet.Code
+	}{
+		"a new token":     {id: free, arrives: func(r *registry, token *state.JoinToken) { r.tokens[token.ID] = token }},
+		"no such token":   {id: free, arrives: func(*registry, *state.JoinToken) {}, want: fleet.CodeTokenBad},
+		"a name is free":  {id: taken, arrives: func(r *registry, token *state.JoinToken) { r.tokens[token.ID] = token; r.known = nil }},
+		"a name is taken": {id: taken, arrives: func(r *registry, token *state.JoinToken) { r.tokens[token.ID] = token }, want: fleet.CodeConflict},
+		"no leader":       {id: free, fails: true, want: fleet.CodeUnavailable},
+		"revoked meanwhile": {id: free, arrives: func(r *registry, token *state.JoinToken) {
+			r.tokens[token.ID] = token
+			r.revoked = map[fleet.NodeID]*fleet.Revocation{free: {NodeID: free}}
+		}, want: fleet.CodeRevoked},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := mustRegistry(t)
+			r.known["edge:"+taken] = true
+			token, kept := pki.NewToken(*r.cluster, []string{fleet.RoleEdge}, 0, start)
+			asked := 0
+			e, err := pki.NewEnrolment(pki.EnrolConfig{
+				Registry: r, Hubs: func() (quic, gossip []string) { return nil, nil }, Now: func() time.Time { return start },
+				CatchUp: func(context.Context) error {
+					asked++
+					if c.fails {
+						return fleet.Errorf(fleet.CodeUnavailable, "no leader")
+					}
+					c.arrives(r, &kept)
+					return nil
+				},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = e.Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}}, syncproto.Enroll{
+				TokenID: token.ID, Secret: token.Secret, Role: fleet.RoleEdge, ID: c.id, CSR: mustRequest(t, fleet.RoleEdge, c.id),
+			})
+			if fleet.CodeOf(err) != c.want || asked != 1 {
+				t.Errorf("got %v, want code %q; the leader was asked %d times, want once", err, c.want, asked)
+			}
+		})
+	}
+}
+
 func TestEnrollGivesNothingThatIsNotRecorded(t *testing.T) {
 	r := mustRegistry(t)
 	token := r.mustToken(0, fleet.RoleEdge)
