@@ -15,6 +15,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/pace"
 )
 
 var _ drivers.Execer = (*task)(nil)
@@ -56,6 +57,7 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 		}
 		return 0, t.driver.daemonError("make command", err)
 	}
+	defer context.AfterFunc(ctx, func() { t.endExec(made.ID) })()
 	conn, err := api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: x.TTY})
 	if err != nil {
 		if isMissingCommand(err) {
@@ -63,11 +65,7 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 		}
 		return 0, t.driver.daemonError("start command", err)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		conn.Close() // first: a daemon that hangs delays the kill, and not the caller
-		t.killExec(made.ID)
-	})
-	defer stop()
+	defer context.AfterFunc(ctx, conn.Close)()
 	over := make(chan struct{})
 	var typing sync.WaitGroup
 	typing.Go(func() {
@@ -123,13 +121,25 @@ func (t *task) execExitCode(ctx context.Context, id string) (int, error) {
 	}
 }
 
-// killExec kills the process of a command.
-func (t *task) killExec(id string) {
-	ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
+// endExec kills the process of a command whose caller has gone. The daemon may start it only now: it then says for a while that the
+// command runs, or does not run, and has no process.
+func (t *task) endExec(id string) {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
-	state, err := t.driver.client.ExecInspect(ctx, id, client.ExecInspectOptions{})
-	if err == nil && state.Running {
-		killInContainer(state.PID, t.container)
+	for pause := firstRetry; ; pause = min(2*pause, lastRetry) {
+		state, err := t.driver.client.ExecInspect(ctx, id, client.ExecInspectOptions{})
+		switch {
+		case errdefs.IsNotFound(err):
+			return
+		case err == nil && state.PID > 0:
+			if state.Running {
+				killInContainer(state.PID, t.container)
+			}
+			return
+		}
+		if !pace.Rest(ctx, pause) {
+			return
+		}
 	}
 }
 

@@ -103,10 +103,12 @@ func TestExec(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "37 91") || err != nil {
 			t.Errorf("terminal: %d, %q, %v", code, out, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		if _, _, _, err = run(ctx, fleet.Exec{Command: []string{"sleep", "777"}, Stdin: noInput()}); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("with an ended context: %v", err)
+		for _, patience := range []time.Duration{20, 60, 100, 150, 200, 300, 500} { // also before the daemon has started it
+			ctx, cancel := context.WithTimeout(t.Context(), patience*time.Millisecond)
+			if _, _, _, err = run(ctx, fleet.Exec{Command: []string{"sleep", "777"}, Stdin: noInput()}); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("with an ended context: %v", err)
+			}
+			cancel()
 		}
 		pollUntil(t, func() (bool, string) {
 			_, out, _, err := run(t.Context(), fleet.Exec{Command: []string{"sh", "-c", "cat /proc/[0-9]*/cmdline"}, Stdin: noInput()})
