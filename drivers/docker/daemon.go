@@ -27,6 +27,8 @@ const (
 	requestTimeout = 30 * time.Second
 	// startTimeout bounds the creation and the start of a container.
 	startTimeout = 5 * time.Minute
+	// turnTimeout is after how long a start that goes on lets the next one begin.
+	turnTimeout = 10 * time.Second
 	// endedTimeout bounds an inspect for Ended, whose caller must not wait.
 	endedTimeout = 2 * time.Second
 )

@@ -104,6 +104,8 @@ type Driver struct {
 	detailsTried atomic.Bool
 	lowLimits    atomic.Bool // Podman's default limits are above those of this machine
 
+	starting chan struct{} // full while as many starts go on as are to at once (see takeTurn)
+
 	mu      sync.Mutex
 	pulls   map[string]*pull // by image
 	held    map[string]int   // starts under way, by the name of the image
@@ -135,6 +137,7 @@ func New(cfg Config) (*Driver, error) {
 	return &Driver{
 		cfg: cfg, bootID: bootID, log: cfg.Log.With("driver", cfg.Name), client: c,
 		quirks: quirksOf(cfg.Name), pulls: map[string]*pull{}, held: map[string]int{},
+		starting: make(chan struct{}, max(2, processors())),
 	}, nil
 }
 

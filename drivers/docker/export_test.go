@@ -101,3 +101,6 @@ func (d *Driver) NoteLowLimits() { d.noteLowLimits() }
 
 // NeedsLowLimits reports whether that is known.
 func (d *Driver) NeedsLowLimits() bool { return d.needsLowLimits() }
+
+// TakeTurn waits until the daemon may start another container.
+func (d *Driver) TakeTurn(ctx context.Context) (release func(), err error) { return d.takeTurn(ctx) }

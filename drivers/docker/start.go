@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
@@ -105,6 +107,11 @@ func (d *Driver) startWithImage(ctx context.Context, o *options, cfg drivers.Tas
 // runContainer creates and starts a task's container and returns its id. If the start fails, it removes the container. If the agent
 // stops meanwhile, it leaves it to the next agent: the task may run by then.
 func (d *Driver) runContainer(agent context.Context, o *options, cfg drivers.TaskConfig, image string, created *container.InspectResponse) (string, error) {
+	release, err := d.takeTurn(agent)
+	if err != nil {
+		return "", err
+	}
+	defer release()
 	ctx, cancel := context.WithTimeout(agent, startTimeout)
 	defer cancel()
 	create, err := d.describeContainer(ctx, o, cfg, image)
@@ -133,6 +140,25 @@ func (d *Driver) runContainer(agent context.Context, o *options, cfg drivers.Tas
 		return "", errors.Join(d.startError(err), d.removeFailedContainer(ctx, made.ID))
 	}
 	return made.ID, nil
+}
+
+// takeTurn waits until the daemon may start another container. Docker computes while it starts one: of ten at once on two
+// processors none runs until almost all do. Podman waits most of the time. A start that hangs lets others pass.
+func (d *Driver) takeTurn(ctx context.Context) (release func(), err error) {
+	if d.quirks.podman {
+		return func() {}, nil
+	}
+	select {
+	case d.starting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	end := sync.OnceFunc(func() { <-d.starting })
+	late := time.AfterFunc(turnTimeout, end)
+	return func() {
+		late.Stop()
+		end()
+	}, nil
 }
 
 // describeContainer returns the options of a task's container, with their hash as a label.
