@@ -1,7 +1,8 @@
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.version=$(VERSION)
-# Trimmed paths share the build cache among clones, and among builds, tests and checks.
-export GOFLAGS := $(shell go env GOFLAGS) -trimpath
+# Trimmed paths share the build cache among clones, and among builds, tests and checks. Without information for debuggers
+# a test program links a quarter faster.
+export GOFLAGS := $(shell go env GOFLAGS) -trimpath -ldflags=-w
 GOBUILD := CGO_ENABLED=0 go build -ldflags '$(LDFLAGS)'
 PROGRAMS := skerry skerry-edge skerry-chaos
 # How long chaos goes on: virtual time for BUDGET, real processes for FOR.
@@ -32,9 +33,8 @@ UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|cmd/
 # The longest tests of whole clusters, which make test-long plays with the race detector alone.
 LONGEST := ARotationWaitsForItsHubs|PeriodicSurvivesTheLeader|RestoreWhileTheFleetRuns
 # Most tests wait, so two packages more than cores. make test begins the long packages first, so that no core waits for
-# one at the end. Tests of cmd/skerry wait for programs, so twice as many at once as cores. make lint vets. Without
-# information for debuggers a test program links a quarter faster.
-GOTEST := go test -vet=off -ldflags=-w -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
+# one at the end. Tests of cmd/skerry wait for programs, so twice as many at once as cores. make lint vets.
+GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) ./edge $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
