@@ -528,7 +528,7 @@ func TestTemplateWithSecrets(t *testing.T) {
 			set(true)
 			done := make(chan error, 1)
 			go func() { done <- m.prepare() }()
-			time.Sleep(24 * time.Hour)
+			time.Sleep(time.Hour)
 			synctest.Wait()
 			m.mustLog(t, fleet.TaskTemplate+": The task waits for Vault: render template 1 (secrets/db): ")
 			if !strings.Contains(m.log[0], want) {
