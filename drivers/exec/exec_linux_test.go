@@ -2,6 +2,7 @@ package exec_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -95,7 +96,11 @@ func newTask(tb testing.TB, script string) drivers.TaskConfig {
 
 func mustStart(tb testing.TB, cfg drivers.TaskConfig) drivers.Task {
 	tb.Helper()
-	d := mustDriver(tb, "")
+	return mustStartWith(tb, mustDriver(tb, ""), cfg)
+}
+
+func mustStartWith(tb testing.TB, d *supervised.Driver, cfg drivers.TaskConfig) drivers.Task {
+	tb.Helper()
 	h, err := d.Start(tb.Context(), cfg)
 	if err != nil {
 		tb.Fatal(err)
@@ -214,6 +219,36 @@ func TestExec(t *testing.T) {
 	})
 	if fleet.CodeOf(err) != fleet.CodeInvalid {
 		t.Errorf("a command that does not exist: %v", err)
+	}
+}
+
+// A command ends with its caller, also with one that goes while the runtime starts the command.
+func TestExecEndsWithItsCaller(t *testing.T) {
+	mustHaveRuntime(t)
+	for _, runtime := range runtimesHere() {
+		t.Run(filepath.Base(runtime), func(t *testing.T) {
+			d, err := exec.New(oci.DriverConfig{Log: slog.New(slog.DiscardHandler), Isolation: oci.Config{Runtime: runtime}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := newTask(t, "echo $$ > /local/pid; while :; do sleep 1; done")
+			task := mustStartWith(t, d, cfg)
+			waitForFile(t, filepath.Join(cfg.LocalDir, "pid"))
+			const marked = "86398"
+			for patience := 5 * time.Millisecond; patience < 400*time.Millisecond; patience += patience/5 + time.Millisecond {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				_, err := task.(drivers.Execer).Exec(ctx, fleet.Exec{
+					Command: []string{"sleep", marked}, Stdin: mustOpenInput(t), Stdout: &strings.Builder{}, Stderr: &strings.Builder{},
+				})
+				cancel()
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("after %s: %v", patience, err)
+				}
+			}
+			if left, _ := osexec.Command("pgrep", "-f", "sleep "+marked).Output(); len(left) > 0 {
+				t.Errorf("left processes %s", left)
+			}
+		})
 	}
 }
 

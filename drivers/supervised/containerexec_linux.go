@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -25,6 +26,9 @@ const (
 	execPID     = "pid"
 	execLog     = "log"
 )
+
+// execStartPatience bounds the wait for a runtime that starts a command whose caller has gone.
+const execStartPatience = 10 * time.Second
 
 // execInContainer runs a command in the task's container with the user, environment and restrictions of the task,
 // and returns its exit code. It ends with ctx. If the agent dies, it ends with the container at the latest.
@@ -52,9 +56,9 @@ func (t *task) execInContainer(ctx context.Context, sp *spec, x fleet.Exec) (int
 		SysProcAttr: &unix.SysProcAttr{Setsid: true, Setctty: x.TTY, Pdeathsig: unix.SIGKILL},
 	}
 	ended := make(chan struct{})
-	code, err := t.runCommand(ctx, cmd, x, func() error { return c.startUntil(ended, cmd) })
+	code, err := t.runCommand(ctx, cmd, x, func() error { return c.startUntil(ended, cmd) }, func() { killStarted(cmd, pid, ended) })
 	close(ended)
-	killSessionOf(pid)
+	killRecorded(pid)
 	if message := lastRuntimeError(log); err == nil && code != 0 && message != "" {
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %s", message)
 	}
@@ -117,18 +121,41 @@ func writeExecProcess(path string, process map[string]any, x fleet.Exec) error {
 	return nil
 }
 
-// killSessionOf kills the process that leads a session, and its process group. A killed runtime leaves its command
-// running, so the caller does this.
-func killSessionOf(record string) {
+// killStarted kills the command that a runtime starts or has started, until the runtime has ended. It kills the runtime only after
+// execStartPatience: one that is killed before it has recorded the command leaves it running.
+func killStarted(runtime *exec.Cmd, record string, ended <-chan struct{}) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for patience := time.After(execStartPatience); ; {
+		killRecorded(record)
+		select {
+		case <-ended:
+			return
+		case <-patience:
+			killGroupOf(runtime)
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// killRecorded kills the command that a runtime has recorded, with its process group. Before it is in the container, and after its end,
+// it does nothing.
+func killRecorded(record string) {
 	b, err := os.ReadFile(record)
 	if err != nil {
-		return // it was never started
+		return // it is not started yet
 	}
 	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
 	if err != nil || pid <= 1 {
 		return
 	}
-	if s, err := readStat(pid); err == nil && s.session == pid {
-		_ = unix.Kill(-pid, unix.SIGKILL) // it may have ended
+	own, err := os.Readlink("/proc/self/ns/mnt")
+	its, failed := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", pid))
+	if err != nil || failed != nil || its == own {
+		return
+	}
+	if s, err := readStat(pid); err == nil { // runc's command leads its session; with crun, the session's leader has ended
+		_ = unix.Kill(-s.session, unix.SIGKILL)
 	}
 }

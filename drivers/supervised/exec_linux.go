@@ -47,11 +47,15 @@ func (t *task) Exec(ctx context.Context, x fleet.Exec) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("run a command: %w", err)
 	}
-	return t.runCommand(ctx, cmd, x, func() error { return sp.startBeside(cmd) })
+	return t.runCommand(ctx, cmd, x, func() error { return sp.startBeside(cmd) }, func() { killGroupOf(cmd) })
 }
 
-// runCommand connects a command with the client, starts it by start and returns its exit code when it has ended.
-func (t *task) runCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec, start func() error) (int, error) {
+// killGroupOf kills the process group of a command that is not reaped yet.
+func killGroupOf(cmd *exec.Cmd) { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
+
+// runCommand connects a command with the client, starts it by start and returns its exit code when it has ended. If ctx ends first, it
+// calls kill.
+func (t *task) runCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec, start func() error, kill func()) (int, error) {
 	open := connectPipes
 	if x.TTY {
 		open = connectTerminal
@@ -66,7 +70,7 @@ func (t *task) runCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec, star
 		ends.closeAgentFiles()
 		return 0, fleet.Errorf(fleet.CodeInvalid, "run a command: %w", err)
 	}
-	return ends.serveCommand(ctx, cmd, x)
+	return ends.serveCommand(ctx, cmd, x, kill)
 }
 
 // buildCommand makes the command of x with the folder, environment and user of the task. It starts nothing.
@@ -165,11 +169,11 @@ func closeAll(files []*os.File) {
 }
 
 // serveCommand copies the input, output and terminal sizes of a started command until it has ended and all its
-// output was read, and returns its exit code. If ctx ends first, it kills the command.
-func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec) (int, error) {
+// output was read, and returns its exit code. If ctx ends first, it calls kill, which ends the command.
+func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.Exec, kill func()) (int, error) {
 	stop := context.AfterFunc(ctx, func() {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // the whole group; it is reaped below
 		e.closeAgentFiles()
+		kill()
 	})
 	over := make(chan struct{})
 	var typing, taking sync.WaitGroup
@@ -181,7 +185,7 @@ func (e *execStreams) serveCommand(ctx context.Context, cmd *exec.Cmd, x fleet.E
 		taking.Go(func() { _, _ = io.Copy(o.to, o.from) }) // reading a terminal without users is an error
 	}
 	err := cmd.Wait()
-	_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // processes that the command left in its group
+	killGroupOf(cmd) // processes that the command left in its group
 	stop()
 	stop = context.AfterFunc(ctx, e.closeAgentFiles) // the group's number may be reused from here on
 	close(over)
