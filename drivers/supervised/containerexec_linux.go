@@ -155,7 +155,7 @@ func killRecorded(record string) {
 	if err != nil || failed != nil || its == own {
 		return
 	}
-	if s, err := readStat(pid); err == nil { // runc's command leads its session; with crun, the session's leader has ended
+	if s, err := readStat(pid); err == nil && s.session > 1 { // runc's command leads its session; with crun, the session's leader has ended
 		_ = unix.Kill(-s.session, unix.SIGKILL)
 	}
 }
