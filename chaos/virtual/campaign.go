@@ -51,7 +51,7 @@ type Campaign struct {
 	Shape     schedule.Shape
 	Budget    time.Duration // 0: none
 	Workers   int           // number of concurrent runs; 0: number of cores + 1, as one often waits for a process
-	Patience  time.Duration // maximum real time of a run, against one that hangs on a busy machine, too; 0: 15 min
+	Patience  time.Duration // maximum real time of a run; 0: 5 min
 	Times     int           // how often RunRepeatedly plays each schedule
 	Stop      bool          // begin no run after the first one that fails
 	Shrink    time.Duration // maximum time to shorten a failing schedule; 0: do not shorten it
@@ -103,7 +103,7 @@ func (cfg Campaign) Run(ctx context.Context) error {
 
 // beginCampaign applies the defaults and makes the campaign's directory. It plays nothing.
 func (cfg Campaign) beginCampaign() (*campaign, error) {
-	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()+1), cmp.Or(cfg.Patience, 15*time.Minute)
+	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()+1), cmp.Or(cfg.Patience, 5*time.Minute)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the campaign's folder: %w", err)
 	}
