@@ -12,7 +12,8 @@ import (
 	"skerry/fleet"
 )
 
-// Which containers are removed: one that the daemon keeps delays no other.
+// Containers of unknown allocations, and those that a reboot ended and others replaced, are removed. One that the daemon keeps delays no
+// other.
 func TestOrphansAmongContainers(t *testing.T) {
 	type container struct{ id, alloc, task, boot, state string }
 	containers := []container{
