@@ -22,8 +22,8 @@
 // DATA/images/NAME.json records the images that the driver fetched for its data directory. CollectImages removes no others,
 // and none that a task may need: it asks for these each time, and counts no references.
 //
-// A Driver starts a goroutine for each Stop, which ends with the daemon's answer, one for each Exec whose caller has
-// gone, which ends once the command is killed, and no others. It makes no connection before its daemon's socket exists.
+// A Driver starts a goroutine for each Stop, which ends with the daemon's answer, for each Exec, which ends once the
+// command runs, or is killed as its caller has gone, and no others. It makes no connection before its daemon's socket exists.
 // The edge uses it through drivers/builtin; hubs call CheckDocker and CheckPodman.
 package docker
 

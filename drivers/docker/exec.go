@@ -57,14 +57,14 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 		}
 		return 0, t.driver.daemonError("make command", err)
 	}
-	defer context.AfterFunc(ctx, func() { t.endExec(made.ID) })()
-	conn, err := api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{TTY: x.TTY})
+	conn, err := t.attachExec(ctx, made.ID, x.TTY)
 	if err != nil {
 		if isMissingCommand(err) {
 			return 0, fleet.Errorf(fleet.CodeInvalid, "%s", daemonMessage(err))
 		}
 		return 0, t.driver.daemonError("start command", err)
 	}
+	defer context.AfterFunc(ctx, func() { t.endExec(made.ID) })()
 	defer context.AfterFunc(ctx, conn.Close)()
 	over := make(chan struct{})
 	var typing sync.WaitGroup
@@ -95,6 +95,33 @@ func (t *task) execCommand(ctx context.Context, x fleet.Exec) (int, error) {
 		return 0, drivers.Recoverable(fmt.Errorf("read output: %w", err))
 	}
 	return t.execExitCode(ctx, made.ID)
+}
+
+// attachExec starts a command and returns the connection to it. If its caller goes, the connection stays until the command has been killed:
+// Podman forgets a command whose connection ends during its start, and runs it.
+func (t *task) attachExec(ctx context.Context, id string, tty bool) (client.HijackedResponse, error) {
+	var made client.ExecAttachResult
+	var err error
+	attached := make(chan struct{})
+	go func() {
+		defer close(attached)
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), startTimeout)
+		defer cancel()
+		made, err = t.driver.client.ExecAttach(limited, id, client.ExecAttachOptions{TTY: tty})
+	}()
+	select {
+	case <-attached:
+		return made.HijackedResponse, err
+	case <-ctx.Done():
+	}
+	go func() {
+		<-attached
+		t.endExec(id)
+		if err == nil {
+			made.Close()
+		}
+	}()
+	return client.HijackedResponse{}, ctx.Err()
 }
 
 // execExitCode returns the exit code of a command whose output has ended. The daemon may learn it a moment later.

@@ -103,11 +103,7 @@ func TestExec(t *testing.T) {
 		if code != 0 || !strings.Contains(out, "37 91") || err != nil {
 			t.Errorf("terminal: %d, %q, %v", code, out, err)
 		}
-		moments := []time.Duration{20, 60, 100, 150, 200, 300, 500} // also before the daemon has started it
-		if d.name == docker.Podman {
-			moments = moments[6:] // Podman does not learn of a command whose caller goes during its start
-		}
-		for _, moment := range moments {
+		for _, moment := range []time.Duration{20, 60, 100, 150, 200, 300, 500} { // also before the daemon has started it
 			ctx, cancel := context.WithTimeout(t.Context(), moment*time.Millisecond)
 			if _, _, _, err = run(ctx, fleet.Exec{Command: []string{"sleep", "777"}, Stdin: noInput()}); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("with an ended context: %v", err)
