@@ -2,12 +2,15 @@ package docker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/moby/moby/api/types/container"
 
 	"skerry/drivers/docker"
 )
@@ -52,5 +55,51 @@ func TestAgentEndsDuringAStart(t *testing.T) {
 	close(goOn)
 	if removed.Load() {
 		t.Error("the container was removed")
+	}
+}
+
+// TestTaskEndsUnderInspect: a container whose process ends while Podman looks at it has ended; the look is no failure.
+func TestTaskEndsUnderInspect(t *testing.T) {
+	var created container.InspectResponse
+	var inspects int
+	socket := mustServeDaemon(t, func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path; {
+		case strings.HasSuffix(path, "/containers/json"):
+			_, _ = io.WriteString(w, "[]")
+		case strings.HasSuffix(path, "/containers/create"):
+			created = container.InspectResponse{ID: "c1", State: &container.State{Status: container.StateExited, ExitCode: 9}, Config: &container.Config{}}
+			if err := json.NewDecoder(r.Body).Decode(created.Config); err != nil {
+				t.Error(err)
+			}
+			w.WriteHeader(http.StatusCreated)
+			_, _ = io.WriteString(w, `{"Id":"c1"}`)
+		case strings.HasSuffix(path, "/containers/c1/start"):
+			w.WriteHeader(http.StatusNoContent)
+		case strings.Contains(path, "/images/"):
+			_, _ = io.WriteString(w, `{"Id":"sha256:1"}`)
+		case strings.HasSuffix(path, "/json") && created.ID != "":
+			if inspects++; inspects%2 == 1 {
+				w.WriteHeader(http.StatusInternalServerError)
+				_, _ = io.WriteString(w, `{"message":"read /proc/16798/cgroup: no such process"}`)
+				return
+			}
+			_ = json.NewEncoder(w).Encode(created)
+		case strings.Contains(path, "/containers/"):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"message":"no such container"}`)
+		}
+	})
+	d := (&daemon{name: docker.Podman, socket: socket}).mustDriver(t, "boot")
+	cfg := newTaskConfig(t, "web", "exit 9")
+	h, err := d.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	task, err := d.Recover(t.Context(), cfg, h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if exit := mustWait(t, task); exit.Code != 9 || exit.Err != "" || inspects < 4 {
+		t.Errorf("exit %+v after %d looks, want code 9", exit, inspects)
 	}
 }

@@ -86,6 +86,11 @@ func parseDevice(s string) container.DeviceMapping {
 	return d
 }
 
+// isEndingUnderInspect reports whether a request failed because the container's process ended while Podman (before 4.4) read of it.
+func isEndingUnderInspect(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "/proc/") && strings.Contains(err.Error(), "no such process")
+}
+
 // isLimitRefused reports whether a container could not start because Podman's default limits of open files and
 // processes are above the hard limits of this machine.
 func isLimitRefused(err error) bool {

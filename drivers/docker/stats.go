@@ -29,7 +29,7 @@ func (t *task) Consumed(ctx context.Context) ([]fleet.Consumed, error) {
 		return nil, fleet.Errorf(fleet.CodeConflict, "measure task %s: it has ended", t.cfg.ID)
 	}
 	sample, err := t.driver.client.ContainerStats(ctx, t.container, client.ContainerStatsOptions{})
-	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) {
+	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) || isEndingUnderInspect(err) {
 		return nil, fleet.Errorf(fleet.CodeConflict, "measure task %s: it has ended", t.cfg.ID)
 	}
 	if err != nil {

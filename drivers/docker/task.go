@@ -265,6 +265,9 @@ func (d *Driver) inspectContainer(ctx context.Context, id string, timeout time.D
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	found, err := d.client.ContainerInspect(limited, id, client.ContainerInspectOptions{})
+	if isEndingUnderInspect(err) { // now that its process is gone, Podman answers
+		found, err = d.client.ContainerInspect(limited, id, client.ContainerInspectOptions{})
+	}
 	switch {
 	case errdefs.IsNotFound(err):
 		return nil, nil
