@@ -13,15 +13,16 @@ import (
 const (
 	// rekeyBytes is how many bytes of encrypted items a command of a re-encryption has, apart from the last variable's.
 	rekeyBytes = 1 << 20
-	// rekeyRetry is the pause before a re-encryption that failed is tried again.
-	rekeyRetry = 30 * time.Second
+	// firstRetry and lastRetry bound the pause before what failed is tried again. A new cluster has its state key a moment later.
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
 )
 
 // Lead is a leader task: it encrypts the variables of rekeying keys with the active key, until ctx ends, and makes the
 // first signing key where Config says so. What another leader has begun goes on here. A failure is logged once and tried
 // again.
 func (s *Secrets) Lead(ctx context.Context) error {
-	for said := ""; ; {
+	for said, pause := "", firstRetry; ; {
 		v := s.cfg.State.Watch()
 		err := s.rekeyAll(ctx, v)
 		if s.cfg.Signs && err == nil {
@@ -31,7 +32,7 @@ func (s *Secrets) Lead(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			said = ""
+			said, pause = "", firstRetry
 			if v.Changed(ctx) != nil {
 				return nil
 			}
@@ -40,9 +41,10 @@ func (s *Secrets) Lead(ctx context.Context) error {
 			said = err.Error()
 			s.cfg.Log.Warn("root keys are not all in use as they should be; trying again", "error", err)
 		}
-		if !pace.Rest(ctx, rekeyRetry) {
+		if !pace.Rest(ctx, pause) {
 			return nil
 		}
+		pause = min(2*pause, lastRetry)
 	}
 }
 

@@ -3,10 +3,14 @@ package secrets_test
 import (
 	"bytes"
 	"crypto/x509"
+	"log/slog"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/pki"
+	"skerry/hub/secrets"
 )
 
 // TestSigningKey: the first use makes the signing key of the active root key, which is wrapped in the state. Every hub
@@ -62,4 +66,27 @@ func TestSigningKey(t *testing.T) {
 	if _, err := f.newSecrets(pki.NewStateKey()).SigningKey(t.Context()); fleet.CodeOf(err) != fleet.CodeUnavailable {
 		t.Errorf("without the state key: %v", err)
 	}
+}
+
+// TestFirstSigningKeyIsMadeSoon: a hub that begins to lead before it has the cluster's state key makes the first signing key a moment
+// after it has it.
+func TestFirstSigningKeyIsMadeSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t)
+		keys := mustKeep(t)
+		s := secrets.New(secrets.Config{
+			State: f.Store, Apply: f, Lead: f, Wrap: pki.NewKeyring(pki.KeyringConfig{State: f.Store, Keys: keys}),
+			Now: time.Now, Log: slog.New(slog.DiscardHandler), Signs: true,
+		})
+		go s.Lead(t.Context())
+		time.Sleep(2 * time.Second)
+		if err := keys.Add(t.Context(), f.stateKey); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if row, ok := f.Store.View().ActiveRootKey(); !ok || row.Signing == nil {
+			t.Errorf("the root key is %+v", row)
+		}
+	})
 }
