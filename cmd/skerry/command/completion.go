@@ -45,7 +45,7 @@ func (s *Session) AddCompletions(cmd *cobra.Command, group string) {
 	if f := cmd.PersistentFlags().Lookup("namespace"); f != nil {
 		s.completeFlag(cmd, "namespace", completeNamespaces)
 	}
-	if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.Type() == "string" {
+	if f := cmd.Flags().Lookup("job"); f != nil && f.Value.Type() == "string" {
 		s.completeFlag(cmd, "job", completeJobs)
 	}
 	list := completionLister(group)
@@ -60,7 +60,7 @@ func (s *Session) AddCompletions(cmd *cobra.Command, group string) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		if f := cmd.LocalNonPersistentFlags().Lookup("job"); f != nil && f.Value.String() == "true" {
+		if f := cmd.Flags().Lookup("job"); f != nil && f.Value.String() == "true" {
 			return s.completionsFromHub(cmd, completeJobs, begin) // anyAllocFlags says what the id is
 		}
 		return s.completionsFromHub(cmd, list, begin)
