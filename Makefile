@@ -25,34 +25,42 @@ build: ## the three programs, static, into bin/
 	@for p in $(PROGRAMS); do echo "build bin/$$p"; $(GOBUILD) -o bin/$$p ./cmd/$$p || exit 1; done
 
 # In these nothing runs side by side, or programs, whole clusters, SQLite and large states do, which the race detector
-# makes five times as slow: make test runs them without it, and make test-long those of LARGE with it. What the programs
-# of cmd/skerry are made of has tests of its own with it.
+# makes five times as slow: make test runs them without it, make test-long those of LARGE with it, and make test-drivers
+# those of PROCESSES. What the programs of cmd/skerry are made of has tests of its own with it.
 SEQUENTIAL := chaos/(check|history|mutations|report|schedule)|fleet(/cron|/jobspec|/template)?|hub/collector|reconcile
-LARGE := ./chaos/virtual ./edge/journal ./hub/state
-UNRACED := ^skerry(/($(SEQUENTIAL)|chaos/intercept|chaos/virtual|cmd/skerry|cmd/skerry-chaos|edge/journal|hub/state))?$$
+LARGE := chaos/fabric|chaos/virtual|edge/journal|hub/scheduler|hub/state
+PROCESSES := drivers/rawexec|drivers/supervised|drivers/wasm|edge/network
+UNRACED := ^skerry(/($(SEQUENTIAL)|$(LARGE)|$(PROCESSES)|chaos/intercept|cmd/skerry|cmd/skerry-chaos))?$$
+packages = ./$(subst |, ./,$(1))
 # The longest tests of whole clusters, which make test-long plays with the race detector alone.
 LONGEST := ARotationWaitsForItsHubs|PeriodicSurvivesTheLeader|RestoreWhileTheFleetRuns
+# Scripts of cmd/skerry that run whole fleets of real processes, and full disks: make test-real plays them.
+REAL_SCRIPTS := audit-onsite|badstart|context|dev|dev-temporary|disk|earlier-release|habits|login|makeroom|migrate|namespace|neighbours|sealedkey|secrets|sitecode|tokens
+REAL_PROGRAMS := ForReal$$|^TestScripts$$/^($(REAL_SCRIPTS))$$
 # Most tests wait, so two packages more than cores. make test begins the long packages first, so that no core waits for
 # one at the end. Tests of cmd/skerry wait for programs, so twice as many at once as cores. make lint vets.
 GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) ./edge $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
-	$(GOTEST) -short -skip '^Test($(LONGEST))$$' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry $(LARGE) $$(go list ./... | grep -E '$(UNRACED)')
+	$(GOTEST) -short -skip '^Test($(LONGEST))$$|$(REAL_PROGRAMS)' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry $(call packages,$(LARGE)) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	@$(MAKE) --no-print-directory missing
 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
-DRIVERS := ./drivers/... ./edge/machinekey/tpm ./edge/network/...
+DRIVERS := ./drivers/docker ./drivers/exec ./drivers/java ./drivers/qemu ./edge/machinekey/tpm
 # Job files that nobody here wrote, on real daemons.
 PUBLIC_JOBS := go test -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
+	$(GOTEST) -count=1 $(RACE) $(call packages,$(PROCESSES))
 	$(PUBLIC_JOBS)
 
-test-real: ## all that runs real processes: whole clusters whose links are cut, and the drivers of test-drivers
+test-real: ## all that runs real processes: whole clusters whose links are cut, scripts, and the drivers of test-drivers
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
+	$(GOTEST) -count=1 $(RACE) $(call packages,$(PROCESSES))
+	$(GOTEST) -count=1 -run '$(REAL_PROGRAMS)' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry
 	$(PUBLIC_JOBS)
 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
@@ -69,7 +77,7 @@ missing: ## which drivers' tests are left out, because a program is not on this 
 SHORTENED := AWeekWithoutHubsAndSources|CallOfEverySize|DesiredFramesOfALargeNode|FourHundredDays|LargePlansTravel|LossDuplicateReorder|ProfilesOfScenarios|RolloutOverAnAbsentFleet|TheCAIsReplacedUnderAFleet|TheWindowMovesOn|UnknownKeysAreBounded
 
 test-long: ## the tests that make test shortens, at their whole length, and the large ones with the race detector
-	$(GOTEST) -short $(RACE) -skip '^Test($(SHORTENED))$$' $(LARGE)
+	$(GOTEST) -short $(RACE) -skip '^Test($(SHORTENED))$$' $(call packages,$(LARGE))
 	$(GOTEST) ./chaos/schedule ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./reconcile ./syncproto
 	$(GOTEST) -run '^Test($(SHORTENED))$$' ./chaos/fabric ./chaos/virtual ./hub/api ./hub/events ./hub/gateway ./hub/rpc
 
