@@ -443,7 +443,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Journal: e.journal, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
 		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
-		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd, AcceptCAs: e.acceptCAs, WentBack: e.variables.NoteWentBack,
+		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd, AcceptCAs: e.acceptCAs, NoteIndex: e.noteIndex,
 		FenceChanged: e.allocs.TriggerReconcile, // a fence holds back starts
 		Received:     e.cfg.Received,
 		Log:          e.log.With("component", "link"),

@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -89,6 +90,11 @@ func (e *Edge) noteHeartbeatAck() {
 // caller holds e.mu.
 func (e *Edge) isDueLocked(now time.Time) bool {
 	return e.identity.Due(now) || len(e.accepted) > 0 && !e.accepted[0].Equal(e.identity.CA)
+}
+
+// noteIndex tells what keeps deliveries of hubs at which index the cluster is.
+func (e *Edge) noteIndex(ctx context.Context, index fleet.Index) error {
+	return errors.Join(e.variables.NoteIndex(ctx, index), e.siteCodes.NoteIndex(ctx, index))
 }
 
 // acceptCAs stores the CAs (DER) of which the edge is to accept hubs, and wakes the renewal if another one signs now.

@@ -139,8 +139,8 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck,
 	s.round, s.lastHub, s.refusingHub = 0, s.hubConn.hub, ""
 	before := s.mem
 	rows := s.reconnectRows(ack, away)
-	if s.mem.WentBack != before.WentBack {
-		if err := s.cfg.WentBack(ctx, s.mem.Index); err != nil {
+	if ack.Index > 0 || s.mem.WentBack != before.WentBack { // hubs of older releases name the index of a hub that may lag
+		if err := s.cfg.NoteIndex(ctx, s.mem.Index); err != nil {
 			s.mem = before // the next session finds it again
 			s.endWithError(fleet.AsError(err))
 			return

@@ -109,9 +109,9 @@ type Config struct {
 	// AcceptCAs stores the CAs (DER) of which the edge is to accept hubs from now on; the first one signs certificates.
 	// nil: they are ignored.
 	AcceptCAs func(cas [][]byte) error
-	// WentBack is called when the cluster went back to an older state, with its index now, before a hub delivers anything.
-	// An error ends the session. nil: no call.
-	WentBack func(ctx context.Context, index fleet.Index) error
+	// NoteIndex is called with the cluster's index when it has committed a session. What a hub delivered with a newer index is of a
+	// state that the cluster has lost. An error ends the session. nil: no call.
+	NoteIndex func(ctx context.Context, index fleet.Index) error
 	// Received is called with each message of a hub before it is handled, by any goroutine; nil: no call. For tests.
 	Received func(m syncproto.Message)
 
@@ -174,8 +174,8 @@ func New(cfg Config) (*Link, error) {
 	if cfg.FenceChanged == nil {
 		cfg.FenceChanged = func() {}
 	}
-	if cfg.WentBack == nil {
-		cfg.WentBack = func(context.Context, fleet.Index) error { return nil }
+	if cfg.NoteIndex == nil {
+		cfg.NoteIndex = func(context.Context, fleet.Index) error { return nil }
 	}
 	if cfg.AcceptCAs == nil {
 		cfg.AcceptCAs = func([][]byte) error { return nil }

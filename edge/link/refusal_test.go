@@ -189,7 +189,7 @@ func testClusterThatWentBack(t *testing.T, index fleet.Index) {
 		w.site.desired = 90
 		var back []fleet.Index
 		fails := true
-		w.cfg.WentBack = func(_ context.Context, index fleet.Index) error {
+		w.cfg.NoteIndex = func(_ context.Context, index fleet.Index) error {
 			back = append(back, index)
 			if fails {
 				fails = false
@@ -236,6 +236,34 @@ func TestIndexOfAnOlderRelease(t *testing.T) {
 			w.stop()
 		}
 	})
+}
+
+// TestEachSessionNotesTheIndex: an edge whose last session began before the state that the cluster went back to does not know that it
+// went back. What it has of a newer index says so.
+func TestEachSessionNotesTheIndex(t *testing.T) {
+	for _, oldRelease := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newLinkTest(t)
+			w.addHub(hubAddr)
+			w.cluster.oldRelease = oldRelease
+			var noted []fleet.Index
+			w.cfg.NoteIndex = func(_ context.Context, index fleet.Index) error {
+				noted = append(noted, index)
+				return nil
+			}
+			for n := 1; n <= 2; n++ {
+				w.startLink()
+				w.waitUntil(time.Second, "settle", w.isFullySynced)
+				switch last := w.journal.Link().Index; {
+				case oldRelease && len(noted) > 0:
+					t.Errorf("index %v of an older release, which may be of a hub that lags", noted)
+				case !oldRelease && (len(noted) != n || noted[n-1] != last):
+					t.Errorf("session %d at index %d: noted %v", n, last, noted)
+				}
+				w.stop()
+			}
+		})
+	}
 }
 
 // TestRestoredSnapshotIsSaidOnce: after a restored snapshot the cluster's indexes are higher than

@@ -177,6 +177,23 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredSiteCode)
 	return held, nil
 }
 
+// NoteIndex is called with the cluster's index at the begin of a session. Codes that are newer are of a state that the cluster has lost:
+// what a hub delivers of them from now on counts.
+func (k *Keeper) NoteIndex(ctx context.Context, index fleet.Index) error {
+	k.changing <- struct{}{}
+	defer func() { <-k.changing }()
+	for _, d := range k.heldCodes() {
+		if d.ModifyIndex <= index {
+			continue
+		}
+		d.ModifyIndex = 0
+		if err := k.keepCode(ctx, &d, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // keepCode journals a code.
 func (k *Keeper) keepCode(ctx context.Context, d *syncproto.DeliveredSiteCode, known bool) error {
 	if err := checkDelivered(d); err != nil {

@@ -179,6 +179,14 @@ func TestCodesOutliveReboots(t *testing.T) {
 	if got := f.mustAccept(syncproto.DeliveredSiteCode{ID: ofBob.ID, ModifyIndex: 6, Revoked: true}); len(got) != 1 {
 		t.Fatalf("held %q", got)
 	}
+	for _, index := range []fleet.Index{5, 4} { // the cluster goes back before the code's last change
+		if err := f.NoteIndex(t.Context(), index); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.mustAccept(old); (got[0] == ofAnn.ID+":4:exec") != (index == 4) {
+			t.Errorf("after a session at index %d: %q", index, got)
+		}
+	}
 	f.mustReboot()
 	f.mustRefuse(bob, "was revoked", true)
 	f.mustPass(ann, "Ann Marked-Name")

@@ -170,9 +170,9 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable)
 	return nil
 }
 
-// NoteWentBack records that the cluster went back to an index. Variables that are newer than that count as changed then: what is
-// deleted from now on has a newer index, and what was deleted before has an older one.
-func (k *Keeper) NoteWentBack(ctx context.Context, index fleet.Index) error {
+// NoteIndex is called with the cluster's index at the begin of a session. Variables that are newer are of a state that the cluster has
+// lost. They count as changed then: what is deleted from now on has a newer index, and what was deleted before has an older one.
+func (k *Keeper) NoteIndex(ctx context.Context, index fleet.Index) error {
 	k.changing <- struct{}{}
 	defer func() { <-k.changing }()
 	for _, n := range k.sortedNames() {

@@ -145,7 +145,7 @@ func TestDeletionsAfterARestore(t *testing.T) {
 		return syncproto.DeliveredVariable{Namespace: "default", Path: path, ModifyIndex: index, Deleted: true}
 	}
 	mustAccept(t, k, at(delivered("a", "1"), 90), at(delivered("b", "2"), 91), at(delivered("c", "3"), 10))
-	if err := k.NoteWentBack(t.Context(), 50); err != nil {
+	if err := k.NoteIndex(t.Context(), 50); err != nil {
 		t.Fatal(err)
 	}
 	k = mustOpen(t, m, key, nil) // it is known after a restart
