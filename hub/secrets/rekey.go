@@ -19,8 +19,8 @@ const (
 )
 
 // Lead is a leader task: it encrypts the variables of rekeying keys with the active key, until ctx ends, and makes the
-// first signing key where Config says so. What another leader has begun goes on here. A failure is logged once and tried
-// again.
+// first signing key where Config says so. What another leader has begun goes on here. A failure is tried again, and logged once
+// if it lasts for a second.
 func (s *Secrets) Lead(ctx context.Context) error {
 	for said, pause := "", firstRetry; ; {
 		v := s.cfg.State.Watch()
@@ -37,7 +37,7 @@ func (s *Secrets) Lead(ctx context.Context) error {
 				return nil
 			}
 			continue
-		case err.Error() != said:
+		case pause > time.Second && err.Error() != said:
 			said = err.Error()
 			s.cfg.Log.Warn("root keys are not all in use as they should be; trying again", "error", err)
 		}
