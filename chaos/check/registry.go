@@ -33,6 +33,8 @@ type allocFact struct {
 	first time.Duration // when it was seen first
 	// stopped is when hubs were first observed to want the allocation stopped; 0: they do not.
 	stopped time.Duration
+	// stoppedAs is its client status then.
+	stoppedAs string
 	// stoppedLast is when that was observed last: hubs that were restored may have wanted it to run meanwhile.
 	stoppedLast time.Duration
 	seen        time.Duration // when it was observed last
@@ -149,7 +151,7 @@ func (c *fleetRegistry) recordAllocation(a *fleet.Alloc, now time.Duration) {
 		f.system = fleet.RunsEverywhere(j.job.Type)
 	}
 	if a.ServerTerminal() && f.stopped == 0 {
-		f.stopped = max(now, 1)
+		f.stopped, f.stoppedAs = max(now, 1), a.ClientStatus
 	}
 }
 

@@ -98,7 +98,11 @@ func (t *running) judgeReplacementStart(s *runContext, m *machine, f *allocFact)
 	if old == nil || old.stale || s.faults.hasBeenRewound() || old.alloc.DesiredTransition.Migrate {
 		return
 	}
-	if c := old.alloc.ClientStatus; c != fleet.ClientUnknown && c != fleet.ClientLost {
+	status := old.alloc.ClientStatus
+	if old.stopped > 0 { // its edge may have gone since
+		status = old.stoppedAs
+	}
+	if status != fleet.ClientUnknown && status != fleet.ClientLost {
 		return // its edge was connected: a hub stopped it
 	}
 	if _, limited := old.stopAfter(); !limited || old.alloc.NodeID == f.alloc.NodeID {
