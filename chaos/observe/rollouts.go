@@ -7,6 +7,7 @@ import (
 
 	"skerry/chaos/check"
 	"skerry/fleet"
+	"skerry/fleet/cron"
 	"skerry/fleet/diff"
 	"skerry/hub/consensus"
 	"skerry/hub/state"
@@ -130,6 +131,9 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 		if other.Held != nil && !job.Overrules(other.Held, group, job.Version) {
 			continue // somebody on site stopped it: a deployment does not wait for it
 		}
+		if waitsForWindow(a, n, g, other) {
+			continue
+		}
 		p := check.Part{Alloc: other.ID, Node: other.NodeID, Canary: other.DeploymentStatus.IsCanary(), Site: n.SiteName()}
 		if before, ok := a.View.Alloc(other.PreviousAllocation); ok && siteOf(a.View, before.NodeID) != p.Site {
 			p.Site = ""
@@ -139,6 +143,21 @@ func rolloutOf(a consensus.Applied, rs *[]check.Rollout, id fleet.DeploymentID, 
 	r.Starting = append(r.Starting, awaitingRoom(a, dep, group)...)
 	*rs = append(*rs, r)
 	return &(*rs)[len(*rs)-1]
+}
+
+// waitsForWindow reports whether a node's edge keeps the version before an allocation running until an update window opens, as of a plan.
+// No rollout waits for it.
+func waitsForWindow(a consensus.Applied, n *fleet.Node, g *fleet.TaskGroup, next *fleet.Alloc) bool {
+	plan, ok := a.Command.(state.Plan)
+	if !ok || next.ClientStatus != fleet.ClientPending || len(g.Update.Windows) == 0 || cron.NodeWindowState(n, g, time.Unix(0, plan.Now)).Open {
+		return false
+	}
+	for before, ok := a.View.Alloc(next.PreviousAllocation); ok && before.NodeID == n.ID; before, ok = a.View.Alloc(before.PreviousAllocation) {
+		if before.AwaitsWindow() && before.ClientStatus != fleet.ClientPending {
+			return true
+		}
+	}
+	return false
 }
 
 // endedDeployments returns the updated deployments that the entry made successful or failed, with the progress of
