@@ -157,11 +157,12 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 	return rows
 }
 
-// settleAndFinish ends all faults, waits up to the schedule's Settle until the fleet is quiet, and
-// has its final state judged.
+// settleAndFinish ends all faults, waits up to the schedule's Settle until the fleet is quiet, longer where an edge of a revoked node
+// still has to stop an allocation, and has its final state judged.
 func (r *run) settleAndFinish(ctx context.Context) {
 	r.mendAll(ctx)
 	deadline := time.Now().Add(r.s.Settle)
+	latest := deadline.Add(longestStop)
 	var picture check.FleetSnapshot
 	every := lookEvery
 	for why := "nobody looked"; ; {
@@ -173,6 +174,9 @@ func (r *run) settleAndFinish(ctx context.Context) {
 			}
 			every = min(2*every, 20*lookEvery) // a snapshot is expensive
 		}
+		if stopped := r.awaitedStop(latest).Add(settleRepair); stopped.After(deadline) {
+			deadline = stopped
+		}
 		if time.Now().After(deadline) {
 			r.recordNote("not quiet after %s: %s", r.s.Settle, why)
 			picture = r.takeSnapshot(ctx)
@@ -183,6 +187,30 @@ func (r *run) settleAndFinish(ctx context.Context) {
 		}
 	}
 	r.judgeFinalSnapshot(picture)
+}
+
+const (
+	// settleRepair bounds the placement and the start of a replacement.
+	settleRepair = 30 * time.Second
+	// longestStop bounds stop_on_client_after and a kill_timeout in drawn schedules.
+	longestStop = 15 * time.Minute
+)
+
+// awaitedStop returns when, before latest, hubs replace the last allocation whose edge has surely stopped it by then: that of a revoked
+// node never says so.
+func (r *run) awaitedStop(latest time.Time) (last time.Time) {
+	for _, h := range r.c.Hubs {
+		d := h.runningDaemon()
+		if d == nil {
+			continue
+		}
+		for e := range d.State().View().Evals("*", "") {
+			if e.Status == fleet.EvalPending && e.TriggeredBy == fleet.TriggerDisconnectTimeout && e.WaitUntil.After(last) && e.WaitUntil.Before(latest) {
+				last = e.WaitUntil
+			}
+		}
+	}
+	return last
 }
 
 // firstUnsettled describes the first thing that is not settled: a member that is down, a node that is not ready or lacks
