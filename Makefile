@@ -18,7 +18,7 @@ SEED ?= $(shell date +%s)
 # What a campaign is asked besides; CHAOS= where it is too short to come everywhere.
 CHAOS ?= --coverage
 
-.PHONY: build test-drivers test-real test-writes missing measure measure-record operations test test-long test-raced test-whole prometheus properties demo bench benchmarks lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
+.PHONY: build test-drivers test-real test-writes missing measure measure-record operations test test-long test-shortened test-raced test-whole prometheus properties demo bench benchmarks lint chaos chaos-real scenarios mutations mutants cross conformance fuzz
 
 build: ## the three programs, static, into bin/
 	@mkdir -p bin
@@ -76,13 +76,15 @@ missing: ## which drivers' tests are left out, because a program is not on this 
 # What -short shortens in packages whose other tests it leaves as they are.
 SHORTENED := AWeekWithoutHubsAndSources|CallOfEverySize|DesiredFramesOfALargeNode|FourHundredDays|LargePlansTravel|LossDuplicateReorder|ProfilesOfScenarios|RolloutOverAnAbsentFleet|TheCAIsReplacedUnderAFleet|TheWindowMovesOn|UnknownKeysAreBounded
 
-test-long: test-raced test-whole ## the tests that make test shortens, at their whole length, and the large ones with the race detector: make -j 2
+test-long: test-shortened test-raced test-whole ## the tests that make test shortens, at their whole length, and the large ones with the race detector: make -j 2
 
 test-raced:
 	$(GOTEST) -short $(RACE) -skip '^Test($(SHORTENED))$$' $(call packages,$(LARGE))
 
-test-whole:
+test-shortened:
 	$(GOTEST) -run '^Test($(SHORTENED))$$' ./chaos/fabric ./chaos/virtual ./hub/api ./hub/events ./hub/gateway ./hub/rpc
+
+test-whole:
 	$(GOTEST) ./chaos/schedule ./edge/link ./fleet/... ./hub/planner ./hub/scheduler ./hub/state ./reconcile ./syncproto
 
 prometheus: build ## Prometheus finds and scrapes what runs on a fleet; a module of its own
