@@ -90,15 +90,7 @@ func TestTaskEndsUnderInspect(t *testing.T) {
 		}
 	})
 	d := (&daemon{name: docker.Podman, socket: socket}).mustDriver(t, "boot")
-	cfg := newTaskConfig(t, "web", "exit 9")
-	h, err := d.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task, err := d.Recover(t.Context(), cfg, h)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, task := mustStart(t, d, newTaskConfig(t, "web", "exit 9"))
 	if exit := mustWait(t, task); exit.Code != 9 || exit.Err != "" || inspects < 4 {
 		t.Errorf("exit %+v after %d looks, want code 9", exit, inspects)
 	}
