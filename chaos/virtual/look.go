@@ -161,7 +161,8 @@ func (r *run) readNewRows(ctx context.Context, e *Edge) []fleet.Transition {
 // still has to stop an allocation, and has its final state judged.
 func (r *run) settleAndFinish(ctx context.Context) {
 	r.mendAll(ctx)
-	deadline := time.Now().Add(r.s.Settle)
+	begun := time.Now()
+	deadline := begun.Add(r.s.Settle)
 	latest := deadline.Add(longestStop)
 	var picture check.FleetSnapshot
 	every := lookEvery
@@ -178,7 +179,7 @@ func (r *run) settleAndFinish(ctx context.Context) {
 			deadline = stopped
 		}
 		if time.Now().After(deadline) {
-			r.recordNote("not quiet after %s: %s", r.s.Settle, why)
+			r.recordNote("not quiet after %s: %s", time.Since(begun), why)
 			picture = r.takeSnapshot(ctx)
 			break
 		}
