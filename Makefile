@@ -40,27 +40,29 @@ REAL_PROGRAMS := ForReal$$|^TestScripts$$/^($(REAL_SCRIPTS))$$
 # Most tests wait, so two packages more than cores. make test begins the long packages first, so that no core waits for
 # one at the end. Tests of cmd/skerry wait for programs, so twice as many at once as cores. make lint vets.
 GOTEST := go test -vet=off -p $$(expr $$(getconf _NPROCESSORS_ONLN) + 2) -shuffle=on -timeout 30m
+TWICE := -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
 test: ## every package, in random order, with the race detector where something runs side by side: 8 minutes on 2 cores
 	$(GOTEST) -short $(RACE) ./edge $$(go list ./... | grep -vE '$(UNRACED)' | sort -r)
-	$(GOTEST) -short -skip '^Test($(LONGEST))$$|$(REAL_PROGRAMS)' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry $(call packages,$(LARGE)) $$(go list ./... | grep -E '$(UNRACED)')
+	$(GOTEST) -short -skip '^Test($(LONGEST))$$|$(REAL_PROGRAMS)' $(TWICE) ./cmd/skerry $(call packages,$(LARGE)) $$(go list ./... | grep -E '$(UNRACED)')
 	go test -run 'TestAHubMovesToAnotherAddress' ./hub/consensus # raft has a race of its own there
 	@$(MAKE) --no-print-directory missing
 
 # Packages whose tests run real daemons, machines and networks. With -short they leave those out.
 DRIVERS := ./drivers/docker ./drivers/exec ./drivers/java ./drivers/qemu ./edge/machinekey/tpm
+TEST_PROCESSES := $(GOTEST) -count=1 $(RACE) $(call packages,$(PROCESSES))
 # Job files that nobody here wrote, on real daemons.
 PUBLIC_JOBS := go test -vet=off -timeout 15m -count=1 -run TestPublicJobFilesRun ./cmd/skerry
 
 test-drivers: ## task drivers and networks on the real thing: needs root and the programs that make missing lists
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 $(DRIVERS)
-	$(GOTEST) -count=1 $(RACE) $(call packages,$(PROCESSES))
+	$(TEST_PROCESSES)
 	$(PUBLIC_JOBS)
 
 test-real: ## all that runs real processes: whole clusters whose links are cut, scripts, and the drivers of test-drivers
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
-	$(GOTEST) -count=1 $(RACE) $(call packages,$(PROCESSES))
-	$(GOTEST) -count=1 -run '$(REAL_PROGRAMS)' -parallel $$(expr 2 \* $$(getconf _NPROCESSORS_ONLN)) ./cmd/skerry
+	$(TEST_PROCESSES)
+	$(GOTEST) -count=1 -run '$(REAL_PROGRAMS)' $(TWICE) ./cmd/skerry
 	$(PUBLIC_JOBS)
 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
