@@ -4,11 +4,11 @@
 package devices
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sort"
 	"strings"
 
 	"skerry/fleet"
@@ -99,7 +99,7 @@ func (f finder) Reserve(ctx context.Context, ids []string) (Reservation, error) 
 
 // SortFound sorts devices by their ids and returns them as Find does.
 func SortFound(found []Found) []fleet.Device {
-	slices.SortFunc(found, func(a, b Found) int { return cmp.Compare(a.ID, b.ID) })
+	sort.Slice(found, func(i, j int) bool { return found[i].ID < found[j].ID }) // less code: see internal/sorting
 	list := make([]fleet.Device, 0, len(found))
 	for _, f := range found {
 		list = append(list, f.Device)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/usage"
 	"skerry/internal/logtap"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/nodekey"
@@ -150,7 +150,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 		}
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(x, y local.Alloc) int {
+	sorting.Slice(all, func(x, y local.Alloc) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
 	return all, nil

@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 
 	"skerry/edge/checks"
 	"skerry/edge/local"
 	"skerry/edge/neighbours"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 )
 
@@ -90,7 +90,7 @@ func (e *Edge) localServices(ctx context.Context, namespace, name string) ([]loc
 		}
 		found = append(found, s)
 	}
-	slices.SortFunc(found, func(x, y local.Service) int {
+	sorting.Slice(found, func(x, y local.Service) int {
 		return cmp.Or(cmp.Compare(x.ServiceName, y.ServiceName), cmp.Compare(x.ID, y.ID))
 	})
 	return found, nil
@@ -160,7 +160,7 @@ func (a agent) Checks(ctx context.Context, alloc fleet.AllocID) ([]local.Check, 
 			found = append(found, local.Check{Alloc: id, CheckResult: r})
 		}
 	}
-	slices.SortFunc(found, func(x, y local.Check) int {
+	sorting.Slice(found, func(x, y local.Check) int {
 		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Alloc, y.Alloc), cmp.Compare(x.Service, y.Service), cmp.Compare(x.Check, y.Check))
 	})
 	return found, nil

@@ -16,6 +16,7 @@ import (
 
 	"skerry/drivers"
 	"skerry/fleet"
+	"skerry/internal/sorting"
 )
 
 var _ drivers.ImageCollector = (*Driver)(nil)
@@ -79,7 +80,7 @@ func dueImages(list []pulledImage, delay time.Duration, short bool) []pulledImag
 			due = append(due, i)
 		}
 	}
-	slices.SortFunc(due, func(a, b pulledImage) int {
+	sorting.Slice(due, func(a, b pulledImage) int {
 		return cmp.Or(cmp.Compare(b.Unneeded, a.Unneeded), cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID))
 	})
 	return due

@@ -25,6 +25,7 @@ import (
 	"skerry/drivers/supervised"
 	"skerry/fleet"
 	"skerry/internal/durable"
+	"skerry/internal/sorting"
 )
 
 // Name is the driver's name in job files.
@@ -215,7 +216,7 @@ func trimCache(dir string, most int64) error {
 	if err != nil {
 		return fmt.Errorf("list machine code: %w", err)
 	}
-	slices.SortFunc(files, func(a, b entry) int { return a.info.ModTime().Compare(b.info.ModTime()) })
+	sorting.Slice(files, func(a, b entry) int { return a.info.ModTime().Compare(b.info.ModTime()) })
 	for _, f := range files {
 		if total <= most {
 			return nil

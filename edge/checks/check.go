@@ -6,13 +6,13 @@ import (
 	"encoding/hex"
 	"fmt"
 	"net"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/internal/sorting"
 )
 
 // Statuses of a check.
@@ -164,7 +164,7 @@ func firstFailure(failing []fleet.CheckResult) string {
 	if len(failing) == 0 {
 		return ""
 	}
-	slices.SortFunc(failing, func(x, y fleet.CheckResult) int {
+	sorting.Slice(failing, func(x, y fleet.CheckResult) int {
 		return cmp.Or(strings.Compare(x.Service, y.Service), strings.Compare(x.Check, y.Check))
 	})
 	r := failing[0]

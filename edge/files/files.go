@@ -19,13 +19,13 @@ import (
 	"net/http"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
 	"skerry/fleet"
 	"skerry/internal/pace"
+	"skerry/internal/sorting"
 )
 
 // Values of Request.Kind.
@@ -166,7 +166,7 @@ func listFolder(root *os.Root, name string) (io.ReadCloser, error) {
 		}
 		infos = append(infos, fileInfoOf(nil, e.Name(), info))
 	}
-	slices.SortFunc(infos, func(x, y fleet.FileInfo) int { return strings.Compare(x.Name, y.Name) })
+	sorting.Slice(infos, func(x, y fleet.FileInfo) int { return strings.Compare(x.Name, y.Name) })
 	return openJSON(infos)
 }
 

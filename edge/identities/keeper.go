@@ -20,6 +20,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/codec"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 )
 
@@ -214,7 +215,7 @@ func (k *Keeper) Held(alloc fleet.AllocID) []syncproto.DeliveredIdentity {
 			held = append(held, d)
 		}
 	}
-	slices.SortFunc(held, func(a, b syncproto.DeliveredIdentity) int {
+	sorting.Slice(held, func(a, b syncproto.DeliveredIdentity) int {
 		return cmp.Compare(journalKey(a.IdentityName()), journalKey(b.IdentityName()))
 	})
 	return held

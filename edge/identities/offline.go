@@ -8,11 +8,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"skerry/fleet"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 	"skerry/syncproto/nodekey"
 )
@@ -64,7 +64,7 @@ func (k *Keeper) offlineTokens() (key *nodekey.Key, all []record) {
 			all = append(all, r)
 		}
 	}
-	slices.SortFunc(all, func(a, b record) int {
+	sorting.Slice(all, func(a, b record) int {
 		return cmp.Compare(journalKey(a.Identity.IdentityName()), journalKey(b.Identity.IdentityName()))
 	})
 	return k.keys.current, all

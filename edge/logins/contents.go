@@ -11,6 +11,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/remoteapi"
+	"skerry/internal/sorting"
 )
 
 // refusedPause is the time until contents are asked for again that the server refuses.
@@ -94,7 +95,7 @@ func (k *Keeper) storeContent(ctx context.Context, h *held, c Content) error {
 	if size > maxSize {
 		return k.contentError(fleet.CodeInvalid, c.Name, fmt.Sprintf("what the task reads has more than %d KiB", maxSize>>10))
 	}
-	slices.SortFunc(r.Contents, func(a, b Content) int { return strings.Compare(a.Name, b.Name) })
+	sorting.Slice(r.Contents, func(a, b Content) int { return strings.Compare(a.Name, b.Name) })
 	if !slices.EqualFunc(r.Contents, h.Contents, func(a, b Content) bool {
 		return a.Name == b.Name && a.Lease == b.Lease && bytes.Equal(a.Body, b.Body)
 	}) {

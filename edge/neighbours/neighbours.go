@@ -26,6 +26,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/codec"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 )
 
@@ -188,7 +189,7 @@ func (k *Keeper) heldServices() []syncproto.DeliveredService {
 	for id, d := range k.services {
 		held = append(held, syncproto.DeliveredService{ID: id, Sum: d.Sum})
 	}
-	slices.SortFunc(held, func(a, b syncproto.DeliveredService) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.Slice(held, func(a, b syncproto.DeliveredService) int { return cmp.Compare(a.ID, b.ID) })
 	return held
 }
 
@@ -402,7 +403,7 @@ func (k *Keeper) takeUnsaved() (node fleet.NodeID, list []syncproto.DeliveredSer
 			list = append(list, d)
 		}
 	}
-	slices.SortFunc(list, func(a, b syncproto.DeliveredService) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.Slice(list, func(a, b syncproto.DeliveredService) int { return cmp.Compare(a.ID, b.ID) })
 	return node, list, true
 }
 

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"skerry/fleet"
 	"skerry/internal/codec"
 	"skerry/internal/sitecode"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 )
 
@@ -243,7 +243,7 @@ func (k *Keeper) heldCodes() []syncproto.DeliveredSiteCode {
 	for _, d := range k.codes {
 		held = append(held, d)
 	}
-	slices.SortFunc(held, func(a, b syncproto.DeliveredSiteCode) int { return cmp.Compare(a.ID, b.ID) })
+	sorting.Slice(held, func(a, b syncproto.DeliveredSiteCode) int { return cmp.Compare(a.ID, b.ID) })
 	return held
 }
 

@@ -19,6 +19,7 @@ import (
 	"skerry/fleet/admission"
 	"skerry/internal/codec"
 	"skerry/internal/pace"
+	"skerry/internal/sorting"
 	"skerry/syncproto"
 )
 
@@ -232,7 +233,9 @@ func (k *Keeper) forgetVariable(ctx context.Context, n name) error {
 func (k *Keeper) sortedNames() []name {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return slices.SortedFunc(maps.Keys(k.kept), func(a, b name) int { return strings.Compare(a.journalKey(), b.journalKey()) })
+	names := slices.Collect(maps.Keys(k.kept))
+	sorting.Slice(names, func(a, b name) int { return strings.Compare(a.journalKey(), b.journalKey()) })
+	return names
 }
 
 // Variable returns the items of a variable; ok is false if this edge has none of that path. They must not be changed.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/internal/sorting"
 )
 
 // assignDevice assigns devices of one kind: of several suitable kinds, the one with the highest
@@ -51,7 +52,7 @@ func deviceKinds(n *fleet.Node) [][]fleet.Device {
 		}
 		kinds[i] = append(kinds[i], d)
 	}
-	slices.SortFunc(kinds, func(a, b []fleet.Device) int {
+	sorting.Slice(kinds, func(a, b []fleet.Device) int {
 		return cmp.Or(cmp.Compare(a[0].Vendor, b[0].Vendor), cmp.Compare(a[0].Type, b[0].Type), cmp.Compare(a[0].Name, b[0].Name))
 	})
 	return kinds

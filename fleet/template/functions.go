@@ -24,6 +24,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"skerry/fleet"
+	"skerry/internal/sorting"
 )
 
 type reason struct{ reason, hint string }
@@ -219,7 +220,7 @@ func (r *renderer) nomadService(args ...any) ([]Service, error) {
 		sum := sha256.Sum256([]byte(key + "\x00" + s.ID))
 		return string(sum[:])
 	}
-	slices.SortFunc(out, func(a, b Service) int { return strings.Compare(rank(a), rank(b)) })
+	sorting.Slice(out, func(a, b Service) int { return strings.Compare(rank(a), rank(b)) })
 	if count > 0 && len(out) > count {
 		out = out[:count]
 	}
@@ -242,7 +243,7 @@ func (r *renderer) nomadServices() ([]ServiceName, error) {
 		slices.Sort(all)
 		out = append(out, ServiceName{name, slices.Compact(all)})
 	}
-	slices.SortFunc(out, func(a, b ServiceName) int { return strings.Compare(a.Name, b.Name) })
+	sorting.Slice(out, func(a, b ServiceName) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/internal/sorting"
 )
 
 // Variable has the items of a variable, as nomadVar returns it.
@@ -82,7 +83,7 @@ func (r *renderer) nomadVarList(prefix ...string) ([]VariablePath, error) {
 			out = append(out, VariablePath{path})
 		}
 	}
-	slices.SortFunc(out, func(a, b VariablePath) int { return strings.Compare(a.Path, b.Path) })
+	sorting.Slice(out, func(a, b VariablePath) int { return strings.Compare(a.Path, b.Path) })
 	return out, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/internal/sorting"
 )
 
 // unsupported are the parts of a job that are read and checked and that nothing acts on
@@ -233,7 +234,7 @@ func walkUsed(v reflect.Value, field, path string, visit func(field, path string
 			return
 		}
 		keys := v.MapKeys()
-		slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
+		sorting.Slice(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
 		for _, key := range keys {
 			walkUsed(v.MapIndex(key), field, joinPath(path, key.String()), visit)
 		}

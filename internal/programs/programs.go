@@ -11,12 +11,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"skerry/internal/durable"
+	"skerry/internal/sorting"
 )
 
 const (
@@ -139,7 +139,7 @@ func (a *Answers) Save() error {
 		}
 		one.asking.Unlock()
 	}
-	slices.SortFunc(c.Answers, func(x, y record) int {
+	sorting.Slice(c.Answers, func(x, y record) int {
 		return strings.Compare(x.Path+"\x00"+x.Question, y.Path+"\x00"+y.Question)
 	})
 	b, err := json.Marshal(c)
