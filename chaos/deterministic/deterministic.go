@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Command is a program that Run runs, with its input and its seed.
@@ -20,6 +21,9 @@ type Command struct {
 	Input  []byte   // the standard input
 	Output *os.File // gets standard output and standard error
 	Seed   uint64   // replaces the kernel's random bytes
+
+	// MaxProcessorTime bounds what the program may use, on Linux. 0: no bound.
+	MaxProcessorTime time.Duration
 }
 
 // Environ returns the whole environment of a deterministic process. The user's own variables would take memory
@@ -33,10 +37,11 @@ func Environ() []string {
 	}
 }
 
-// ExitError is the error of a program that ended by a signal or with a status other than 0.
+// ExitError is the error of a program that ended by a signal or with a status other than 0, or that used more processor
+// time than it may.
 type ExitError struct{ Status string }
 
-// Error returns the signal or the exit status in words.
+// Error returns the reason in words.
 func (e *ExitError) Error() string { return e.Status }
 
 // Seed makes all values that this process takes from crypto/rand depend only on the seed. Only a process that

@@ -25,24 +25,35 @@ const (
 	atBase   = 7
 )
 
+// processorPoll is the interval between two looks at the processor time that a program used.
+const processorPoll = time.Second
+
 // killDelay is the time between SIGQUIT, at which a Go program prints its goroutines, and SIGKILL.
 const killDelay = 10 * time.Second
 
-// Run runs the program until it ends. When ctx ends it sends SIGQUIT, so that the program prints its goroutines, and
-// after killDelay SIGKILL. An *ExitError means that the program itself failed.
+// Run runs the program until it ends. When ctx ends, or the program used more than c.MaxProcessorTime, it sends SIGQUIT,
+// so that the program prints its goroutines, and after killDelay SIGKILL. An *ExitError means that the program itself
+// failed, or used too much.
 func Run(ctx context.Context, c Command) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var g errgroup.Group
 	g.Go(func() error {
 		// Only the tracing thread may control the process. The thread ends with this goroutine.
 		runtime.LockOSThread()
-		return c.runTraced(ctx)
+		return c.runTraced(ctx, cancel)
 	})
-	return g.Wait()
+	err := g.Wait()
+	if exit := (*ExitError)(nil); errors.As(context.Cause(ctx), &exit) {
+		return exit
+	}
+	return err
 }
 
-// runTraced starts the program under ptrace, replaces its random bytes, and follows it until it ends. The
-// calling goroutine must be locked to its thread.
-func (c Command) runTraced(ctx context.Context) error {
+// runTraced starts the program under ptrace, replaces its random bytes, and follows it until it ends. It
+// cancels ctx with an *ExitError when the program used too much processor time. The calling goroutine must be locked to
+// its thread.
+func (c Command) runTraced(ctx context.Context, cancel context.CancelCauseFunc) error {
 	p, err := c.startProcess(&syscall.SysProcAttr{Ptrace: true, Pdeathsig: syscall.SIGKILL})
 	if err != nil {
 		return err
@@ -61,6 +72,9 @@ func (c Command) runTraced(ctx context.Context) error {
 	}
 	ended := make(chan struct{})
 	defer close(ended)
+	if c.MaxProcessorTime > 0 {
+		go c.watchProcessorTime(p.Pid, ended, cancel)
+	}
 	defer context.AfterFunc(ctx, func() {
 		_ = p.Signal(syscall.SIGQUIT) // it may have ended
 		select {
@@ -70,6 +84,29 @@ func (c Command) runTraced(ctx context.Context) error {
 		}
 	})()
 	return t.followThreads()
+}
+
+// watchProcessorTime calls cancel with an *ExitError once the process used more than c.MaxProcessorTime. It returns then,
+// or when ended is closed.
+func (c Command) watchProcessorTime(pid int, ended <-chan struct{}, cancel context.CancelCauseFunc) {
+	clock := int32(^pid<<3 | 2) // the clock of a process's processor time (clock_getcpuclockid)
+	tick := time.NewTicker(processorPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+		var used unix.Timespec
+		if err := unix.ClockGettime(clock, &used); err != nil {
+			return // the process has ended
+		}
+		if time.Duration(used.Nano()) > c.MaxProcessorTime {
+			cancel(&ExitError{fmt.Sprintf("used more than %s of processor time", c.MaxProcessorTime)})
+			return
+		}
+	}
 }
 
 // tracee is a process that the present thread traces. During its start, the runtime passes the processor between

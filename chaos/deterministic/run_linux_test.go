@@ -76,6 +76,10 @@ func TestRunTellsHowAProgramEnds(t *testing.T) {
 	if !errors.As(err, &exit) || !strings.HasPrefix(exit.Status, "signal: quit") {
 		t.Errorf("one that was to end ended with %v and said %q", err, said)
 	}
+	busy := deterministic.Command{Path: "/bin/sh", Args: []string{"sh", "-c", "while :; do :; done"}, MaxProcessorTime: 100 * time.Millisecond}
+	if _, err = mustRun(t, t.Context(), busy); !errors.As(err, &exit) || exit.Status != "used more than 100ms of processor time" {
+		t.Errorf("one that used too much ended with %v", err)
+	}
 	if _, err := mustRun(t, t.Context(), deterministic.Command{Path: "/no/such/program"}); err == nil {
 		t.Error("a program that is not there runs")
 	}

@@ -51,7 +51,6 @@ type Campaign struct {
 	Shape     schedule.Shape
 	Budget    time.Duration // 0: none
 	Workers   int           // number of concurrent runs; 0: number of cores + 1, as one often waits for a process
-	Patience  time.Duration // maximum real time of a run; 0: 5 min
 	Times     int           // how often RunRepeatedly plays each schedule
 	Stop      bool          // begin no run after the first one that fails
 	Shrink    time.Duration // maximum time to shorten a failing schedule; 0: do not shorten it
@@ -103,7 +102,7 @@ func (cfg Campaign) Run(ctx context.Context) error {
 
 // beginCampaign applies the defaults and makes the campaign's directory. It plays nothing.
 func (cfg Campaign) beginCampaign() (*campaign, error) {
-	cfg.Workers, cfg.Patience = cmp.Or(cfg.Workers, runtime.NumCPU()+1), cmp.Or(cfg.Patience, 5*time.Minute)
+	cfg.Workers = cmp.Or(cfg.Workers, runtime.NumCPU()+1)
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the campaign's folder: %w", err)
 	}
@@ -235,7 +234,8 @@ func (c *campaign) summarizeRuns() history.Campaign {
 }
 
 // writeSummary writes the summary to the campaign's directory, as JSON and as a page, and prints
-// it. It returns ErrNotPassed if the summary has shortcomings.
+// it, then again the lines of failed runs: who reads only the end sees why. It returns ErrNotPassed if the summary has
+// shortcomings.
 func (c *campaign) writeSummary(sum history.Campaign) error {
 	if err := writeFileWith(filepath.Join(c.Dir, sumFile), sum.Write); err != nil {
 		return fmt.Errorf("keep the campaign: %w", err)
@@ -248,10 +248,16 @@ func (c *campaign) writeSummary(sum history.Campaign) error {
 	if err := report.PrintCampaign(c.Out, sum); err != nil {
 		return err
 	}
-	if len(sum.Shortcomings()) > 0 {
-		return ErrNotPassed
+	if len(sum.Shortcomings()) == 0 {
+		return nil
 	}
-	return nil
+	fmt.Fprintln(c.Out)
+	for n, run := range sum.Runs {
+		if isFailedRun(run) {
+			fmt.Fprintln(c.Out, formatRunLine(n+1, run))
+		}
+	}
+	return ErrNotPassed
 }
 
 // writeFileWith creates or truncates the file and has write fill it.

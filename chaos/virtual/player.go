@@ -59,7 +59,7 @@ const drawnTTL = 30 * time.Second
 
 // newJob returns the job for the run's process. Its data directories will be below data.
 func (p player) newJob(data string) Job {
-	j := Job{Folder: p.folder, Record: p.record, Play: Play{
+	j := Job{Folder: p.folder, Record: p.record, MaxProcessorTime: maxProcessorTime, Play: Play{
 		Schedule: p.s.Schedule, Name: p.s.Name, Repeat: p.repeatCommand(), Dir: data,
 		Strict: !p.isDrawnFromSeed(), Tuning: Stretched, LogLevel: slog.LevelInfo,
 	}}
@@ -86,10 +86,17 @@ func (p player) repeatCommand() string {
 // isDrawnFromSeed reports whether the schedule was drawn from a seed.
 func (p player) isDrawnFromSeed() bool { return strings.HasPrefix(p.s.Name, "seed ") }
 
+// Bounds of a run. The processor time, several times what the longest scenario takes, does not depend on what else the
+// machine does. The real time ends a run that hangs without using the processor.
+const (
+	maxProcessorTime = 5 * time.Minute
+	maxRealTime      = 30 * time.Minute
+)
+
 // runJob runs the job in a process and returns its result. If the process left none, the result
 // is made of its output: violated if goroutines leaked, otherwise broken.
 func (p player) runJob(ctx context.Context, j Job) Result {
-	ctx, cancel := context.WithTimeoutCause(ctx, p.c.Patience, fmt.Errorf("it did not end within %s", p.c.Patience))
+	ctx, cancel := context.WithTimeoutCause(ctx, maxRealTime, fmt.Errorf("it did not end within %s", maxRealTime))
 	defer cancel()
 	r, err := j.Run(ctx, p.c.Program)
 	if err == nil {

@@ -46,6 +46,8 @@ type Job struct {
 	Record bool
 	// Until is the slug of an invariant: the play ends as soon as it is broken. "": the play goes on to its end.
 	Until string `json:",omitempty"`
+	// MaxProcessorTime bounds what the process may use, on Linux. 0: no bound.
+	MaxProcessorTime time.Duration `json:"-"`
 }
 
 // Result is the result of a run; Work writes it to the job's directory.
@@ -107,6 +109,7 @@ func (j Job) runProcess(ctx context.Context, program []string) error {
 	}
 	err = deterministic.Run(ctx, deterministic.Command{
 		Path: program[0], Args: program, Env: deterministic.Environ(), Input: told, Output: out, Seed: j.Schedule.Seed,
+		MaxProcessorTime: j.MaxProcessorTime,
 	})
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
