@@ -120,11 +120,14 @@ func (e *Edge) acceptCAs(ders [][]byte) error {
 	return nil
 }
 
-// noteSessionEnd wakes the renewal if a hub refused the certificate as ended, or its CA. The link calls it after each
-// session. This machine may not know that the certificate has ended, because its time does not count while it
+// noteSessionEnd has the machine's key erased if the cluster has expelled this edge, and wakes the renewal if a hub refused
+// the certificate as ended, or its CA. The link calls it after each session. This machine may not know that the certificate has ended, because its time does not count while it
 // is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	e.neighbours.NoteSessionEnd()
+	if err.Code == fleet.CodeRevoked {
+		e.keyStore.NoteRevoked()
+	}
 	if err.Code != fleet.CodeCertExpiry && err.Code != fleet.CodeCAEnded {
 		return
 	}

@@ -75,8 +75,8 @@ type Store struct {
 	afterAnswer bool
 	keepAt      Place
 
-	answered chan struct{} // closed by NoteAnswer
-	once     sync.Once
+	answered, revoked         chan struct{} // closed by NoteAnswer and NoteRevoked
+	answeredOnce, revokedOnce sync.Once
 
 	mu     sync.Mutex
 	status Status
@@ -86,7 +86,7 @@ type Store struct {
 // for a new data directory whose key cannot be at the wanted place. Otherwise the edge has to start, whatever became of its
 // key: tasks that need no secret run. Status says what is wrong.
 func Open(cfg Config) (*Store, error) {
-	s := &Store{cfg: cfg, answered: make(chan struct{})}
+	s := &Store{cfg: cfg, answered: make(chan struct{}), revoked: make(chan struct{})}
 	if err := s.cleanUp(); err != nil {
 		return nil, err
 	}
@@ -123,33 +123,57 @@ func (s *Store) Status() Status {
 }
 
 // NoteAnswer says that a hub has answered: it sends all secrets again that this edge cannot decrypt.
-func (s *Store) NoteAnswer() { s.once.Do(func() { close(s.answered) }) }
+func (s *Store) NoteAnswer() { s.answeredOnce.Do(func() { close(s.answered) }) }
 
-// Run keeps a key that replaces one which is lost, once a hub has answered. It returns when that is done, or ctx ends.
+// NoteRevoked says that the cluster has expelled this edge: Run erases the kept key.
+func (s *Store) NoteRevoked() { s.revokedOnce.Do(func() { close(s.revoked) }) }
+
+// Run keeps a key that replaces one which is lost, once a hub has answered. Once the edge is revoked, it keeps one that
+// nobody has in place of the one that encrypted, which the agent uses until it ends: nothing on the disk can be decrypted
+// after that. It returns then, or when ctx ends.
 func (s *Store) Run(ctx context.Context) error {
+	answered := s.answered
 	if !s.afterAnswer {
-		return nil
+		answered = nil
 	}
-	select {
-	case <-s.answered:
-	case <-ctx.Done():
-		return nil
-	}
-	for said := ""; ; {
-		place, err := s.keepKey(s.keepAt)
-		if err == nil {
-			s.mu.Lock()
-			s.status = Status{Place: place}
-			s.mu.Unlock()
-			s.cfg.Log.Warn("lost key of the machine replaced: hubs deliver the secrets again", "kept", string(place))
+	for {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-answered:
+			answered = nil
+			if place, kept := s.keepUntilDone(ctx, s.keepAt, s.raw); kept {
+				s.mu.Lock()
+				s.status = Status{Place: place}
+				s.mu.Unlock()
+				s.cfg.Log.Warn("lost key of the machine replaced: hubs deliver the secrets again", "kept", string(place))
+			}
+		case <-s.revoked:
+			place := s.Status().Place
+			if place == PlaceMemory {
+				place = ""
+			}
+			if _, kept := s.keepUntilDone(ctx, place, sealing.DrawKey()); kept {
+				s.cfg.Log.Warn("key of the machine erased, as this edge is revoked: tasks have their secrets until they or the agent end")
+			}
+			return nil
+		}
+	}
+}
+
+// keepUntilDone keeps a key as keepKey does. It tries again after errors, until ctx ends.
+func (s *Store) keepUntilDone(ctx context.Context, at Place, raw []byte) (place Place, kept bool) {
+	for said := ""; ; {
+		place, err := s.keepKey(at, raw)
+		if err == nil {
+			return place, true
 		}
 		if text := err.Error(); text != said {
 			said = text
 			s.cfg.Log.Error("key of the machine is not kept: trying again", "error", err)
 		}
 		if !pace.Rest(ctx, keepRetryInterval) {
-			return nil
+			return "", false
 		}
 	}
 }
@@ -157,7 +181,7 @@ func (s *Store) Run(ctx context.Context) error {
 // makeKey draws the key of a new data directory and keeps it.
 func (s *Store) makeKey() (err error) {
 	s.drawKey()
-	s.status.Place, err = s.keepKey(s.cfg.Wanted)
+	s.status.Place, err = s.keepKey(s.cfg.Wanted, s.raw)
 	return err
 }
 
@@ -209,7 +233,7 @@ func (s *Store) moveKey(from Place) {
 	if s.cfg.Wanted == "" || s.cfg.Wanted == from {
 		return
 	}
-	if _, err := s.keepKey(s.cfg.Wanted); err != nil {
+	if _, err := s.keepKey(s.cfg.Wanted, s.raw); err != nil {
 		s.status.Wanted, s.status.Error = s.cfg.Wanted, err.Error()
 		s.cfg.Log.Error("key of the machine stays where it is", "kept", string(from), "wanted", string(s.cfg.Wanted), "error", err)
 		return
@@ -218,17 +242,17 @@ func (s *Store) moveKey(from Place) {
 	s.cfg.Log.Info("key of the machine moved", "from", string(from), "kept", string(s.cfg.Wanted))
 }
 
-// keepKey writes the key's file for a place, or for the first one that works for "", and returns that.
-func (s *Store) keepKey(place Place) (Place, error) {
+// keepKey writes the file of a key for a place, or for the first one that works for "", and returns that.
+func (s *Store) keepKey(place Place, raw []byte) (Place, error) {
 	if place != "" {
-		text, err := s.textFor(place)
+		text, err := s.textFor(place, raw)
 		if err == nil {
 			err = s.replaceFile(text)
 		}
 		return place, err
 	}
 	for _, k := range s.cfg.Keepers {
-		text, err := s.textFor(k.Place())
+		text, err := s.textFor(k.Place(), raw)
 		if err == nil {
 			return k.Place(), s.replaceFile(text)
 		}
@@ -236,19 +260,19 @@ func (s *Store) keepKey(place Place) (Place, error) {
 			s.cfg.Log.Warn("key of the machine is not kept there: trying the next place", "place", string(k.Place()), "error", err)
 		}
 	}
-	return PlaceFile, s.replaceFile(clearText(s.raw))
+	return PlaceFile, s.replaceFile(clearText(raw))
 }
 
-// textFor returns the text of the key's file for a place. It has checked that the place gives the key back.
-func (s *Store) textFor(place Place) ([]byte, error) {
+// textFor returns the text of a key's file for a place. It has checked that the place gives the key back.
+func (s *Store) textFor(place Place, raw []byte) ([]byte, error) {
 	if place == PlaceFile {
-		return clearText(s.raw), nil
+		return clearText(raw), nil
 	}
 	k, err := s.keeperAt(place)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := k.Seal(s.raw)
+	sealed, err := k.Seal(raw)
 	if err != nil {
 		return nil, err
 	}
@@ -256,7 +280,7 @@ func (s *Store) textFor(place Place) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Equal(again, s.raw) {
+	if !bytes.Equal(again, raw) {
 		return nil, fmt.Errorf("keep the machine's key: %s gives back another key", place)
 	}
 	return sealedText(place, sealed), nil

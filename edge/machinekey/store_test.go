@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skerry/edge/machinekey"
 	"skerry/fleet"
@@ -360,10 +361,44 @@ func TestReplacementIsTriedAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.NoteAnswer()
-		if err := s.Run(t.Context()); err != nil || s.Status() != (machinekey.Status{Place: machinekey.PlaceTPM}) {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		if err := s.Run(ctx); err != nil || s.Status() != (machinekey.Status{Place: machinekey.PlaceTPM}) {
 			t.Errorf("%+v, %v", s.Status(), err)
 		}
 	})
+}
+
+// TestKeyOfARevokedEdge: once the edge is revoked, the running agent alone has the key; after it, nothing can be decrypted.
+func TestKeyOfARevokedEdge(t *testing.T) {
+	for _, place := range []machinekey.Place{machinekey.PlaceFile, machinekey.PlaceTPM} {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			chip := tpmOf(1)
+			mustStart(t, dir, place, chip)
+			d, err := datadir.Open(dir, datadir.Kind{Owner: "an edge", Version: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := machinekey.Open(machinekey.Config{Dir: d, Keepers: []machinekey.Keeper{chip}, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			sealed := s.Key().Seal([]byte("a secret"), nil)
+			s.NoteRevoked()
+			s.NoteRevoked()
+			if err := errors.Join(s.Run(t.Context()), d.Close()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := s.Key().Open(sealed, nil); err != nil {
+				t.Errorf("at %s, the running agent: %v", place, err)
+			}
+			again := mustStart(t, dir, "", chip)
+			if _, err := again.Key().Open(sealed, nil); err == nil || again.Status().Place != place {
+				t.Errorf("at %s, the next agent has the key: %+v, %v", place, again.Status(), err)
+			}
+		})
+	}
 }
 
 // TestCredential: the credential that sealed the key opens it, and every other one is an error that says what to do.
