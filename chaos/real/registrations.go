@@ -67,11 +67,25 @@ func (r Registrations) Run(ctx context.Context) error {
 		r.printLine("access control %-3s: %s a second, p50 %s, p99 %s, processor time for each %s", name, cells[0], cells[1], cells[2], cells[3])
 		table.addRow(append([]string{name}, cells...)...)
 	}
+	more := pairedIncrease(found[false], found[true])
+	r.printLine("processor time with access control, median of the pairs of rounds: %+.1f %%", more)
 	name := "registrations"
 	if r.Hubs != 3 {
 		name = fmt.Sprintf("registrations-%d", r.Hubs)
 	}
-	return table.replaceIn(r.Table, name, fmt.Sprintf("medians of %d rounds of %s each, %d jobs a second asked for, %d clients, hubs: %d", r.Rounds, r.Duration, r.Rate, registrationClients, r.Hubs))
+	return table.replaceIn(r.Table, name, fmt.Sprintf("medians of %d rounds of %s each, %d jobs a second asked for, %d clients, hubs: %d; processor time with access control, median of the pairs of rounds: %+.1f %%",
+		r.Rounds, r.Duration, r.Rate, registrationClients, r.Hubs, more))
+}
+
+// pairedIncrease returns by how many percent the processor time of a registration differs with access control: the median of
+// the pairs of rounds, each of which ran one after the other on the same machine.
+func pairedIncrease(off, on []registrationFigures) float64 {
+	var all []float64
+	for i := range off {
+		all = append(all, 100*(float64(on[i].cpu)/float64(off[i].cpu)-1))
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
 }
 
 // medians returns the medians of the figures of some rounds, as text.
