@@ -101,8 +101,9 @@ func TestAccessControlOfAHubThatJoins(t *testing.T) {
 	})
 }
 
-// TestAccessControlOfThreeHubs: the bootstrap turns access control on at every hub, a token counts at once wherever it was
-// made, and a deleted one nowhere. The state has no secret. The reset works on any hub, and after the leader has died.
+// TestAccessControlOfThreeHubs: the bootstrap turns access control on at every hub. A token counts at once wherever it was
+// made, gives the same rights at each hub, and counts nowhere when it is deleted. The state has no secret. The reset works
+// on any hub, and after the leader has died.
 func TestAccessControlOfThreeHubs(t *testing.T) {
 	hubs := mustCluster(t, 3)
 	leader := mustLeader(t, hubs)
@@ -133,9 +134,14 @@ func TestAccessControlOfThreeHubs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	job := nomad.NewServiceJob("web", "web", "global", 50).AddTaskGroup(nomad.NewTaskGroup("web", 1).AddTask(nomad.NewTask("web", "sim")))
 	for _, h := range hubs {
 		if _, _, err := mustACLClient(t, h, made.SecretID).Jobs().List(nil); err != nil {
 			t.Errorf("a new token at hub %s: %v", h.cfg.Name, err)
+		}
+		_, _, err := mustACLClient(t, h, made.SecretID).Jobs().Register(job, nil)
+		if err == nil || !strings.Contains(err.Error(), "submit-job") {
+			t.Errorf("a token that only reads registers a job at hub %s: %v", h.cfg.Name, err)
 		}
 		snapshot := mustSnapshotAs(t, h, boot.SecretID)
 		if bytes.Contains(snapshot, []byte(made.SecretID)) || strings.Contains(h.describeState(), made.SecretID) || strings.Contains(h.describeState(), boot.SecretID) {

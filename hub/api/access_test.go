@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -66,7 +67,8 @@ func (frozenHub) TransferLead(context.Context, fleet.HubID) error { return nil }
 // accessFixture is a hub with several of everything, and with tokens.
 type accessFixture struct {
 	*listFixture
-	names *strings.Replacer // of values in paths
+	names   *strings.Replacer // of values in paths
+	headers http.Header       // that each request has, besides its token
 }
 
 func newAccessFixture(t *testing.T) *accessFixture {
@@ -176,6 +178,7 @@ func (f *accessFixture) ask(method, path, body, secret string) *httptest.Respons
 	ctx, cancel := context.WithTimeout(f.t.Context(), time.Second)
 	defer cancel()
 	r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
+	maps.Copy(r.Header, f.headers)
 	if secret != "" {
 		r.Header.Set("X-Nomad-Token", secret)
 	}

@@ -128,4 +128,42 @@ var attempts = []attempt{
 	{"red", "PUT", "/v1/node/NODE/revoke", `{"Reason": "mine"}`, 403},
 	{"red", "PUT", "/v1/namespace/blue", `{"Name": "blue"}`, 403},
 	{"red", "PUT", "/v1/validate/job", strings.Replace(jobText("red", "x", "default", ""), `"ID"`, `"ParentID": "JOB", "ID"`, 1), 200}, // its parent is not believed
+	// 109 to 118: access control of others: the events of its objects, and the objects by their names.
+	{"red", "GET", "/v1/event/stream?topic=ACLToken&index=ENTRY", "", 403},
+	{"red", "GET", "/v1/event/stream?topic=ACLPolicy:BLUEpolicy&index=ENTRY", "", 403},
+	{"red", "GET", "/v1/event/stream?topic=ACLRole&namespace=*&index=ENTRY", "", 403},
+	{"red", "GET", "/v1/event/stream?topic=ACLAuthMethod&topic=Job&namespace=red&index=ENTRY", "", 403},
+	{"op", "GET", "/v1/event/stream?topic=ACLBindingRule&index=ENTRY", "", 403},
+	{"op", "GET", "/v1/event/stream?topic=*&index=ENTRY", "", 200},
+	{"red", "GET", "/v1/acl/policies", "", 200},
+	{"red", "GET", "/v1/acl/role/name/BLUErole", "", 403},
+	{"red", "GET", "/v1/acl/token/BLUEtoken", "", 403},
+	{"red", "GET", "/v1/acl/why?accessor=BLUEtoken&kind=namespace&name=blue&capability=read-job", "", 403},
+	// 119 to 127: node meta: a tenant cannot read it without node:read, and no request changes it.
+	{"red", "GET", "/v1/node/SOUTH", "", 404},
+	{"red", "GET", "/v1/nodes?os=true&resources=true", "", 403},
+	{"red", "GET", `/v1/nodes?filter="owner"+in+Meta`, "", 403},
+	{"red", "GET", "/v1/node/pool/default/nodes?os=true", "", 404},
+	{"red", "GET", "/v1/event/stream?topic=Node&index=ENTRY", "", 403},
+	{"north", "GET", "/v1/event/stream?topic=Node&index=ENTRY", "", 200},
+	{"red", "GET", "/v1/client/metadata?node_id=SOUTH", "", 404}, // no such endpoint: the meta of a node is in its agent's configuration
+	{"red", "PUT", "/v1/client/metadata?node_id=SOUTH", `{"Meta": {"owner": "red"}}`, 404},
+	{"nodes", "PUT", "/v1/client/metadata", `{"NodeID": "SOUTH", "Meta": {"owner": "red"}}`, 404},
+	// 128 to 137: dispatches: payloads and meta of others, and those that name another namespace.
+	{"red", "GET", "/v1/job/CHILD?namespace=blue", "", 403},
+	{"red", "GET", "/v1/job/CHILD?namespace=*", "", 404},
+	{"lister", "GET", "/v1/job/redbatch?namespace=red", "", 403}, // its payloads neither: it lists jobs alone
+	{"red", "PUT", "/v1/job/BLUEbatch/dispatch?namespace=*", `{"Payload": "eA=="}`, 404},
+	{"red", "PUT", "/v1/job/BLUEbatch/dispatch?namespace=red", `{"Payload": "eA=="}`, 404},
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Namespace": "blue"}`, 400},
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Meta": {"NOMAD_NAMESPACE": "blue"}}`, 400}, // not declared
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Meta": {"namespace": "blue"}}`, 500},       // a value like any other: frozen
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"JobID": "BLUEbatch", "Payload": "eA=="}`, 500},                // the path says which: frozen
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red&idempotency_token=BLUE", `{"Payload": "eA=="}`, 500},               // blue's dispatch had it: frozen
+	// 138 to 142: other regions, which a hub forwards no request to, and the ways of the hubs among themselves.
+	{"red", "GET", "/v1/job/JOB?namespace=blue&region=other", "", 400},
+	{"red", "PUT", "/v1/jobs?region=other", jobText("blue", "JOB", "default", ""), 400},
+	{"red", "PUT", "/v1/job/JOB/scale?namespace=blue", `{"Target": {"Group": "site"}, "Count": 0, "Region": "other"}`, 403},
+	{"red", "PUT", "/v1/operator/raft/transfer-leadership?id=hub1", "", 403},
+	{"red", "DELETE", "/v1/operator/raft/peer?id=hub1", "", 403},
 }

@@ -26,6 +26,7 @@ type tenants struct {
 	eval                  fleet.EvalID
 	deployment            fleet.DeploymentID
 	volume, secretNode    string
+	child                 fleet.JobID // a dispatch of blue, whose payload and meta have blueMark
 	entryBeforeEverything fleet.Index
 	values                *strings.Replacer
 }
@@ -68,16 +69,55 @@ func newTenants(t *testing.T) *tenants {
 	}
 	mustApply(t, f.hub, state.Pool{Pool: fleet.Pool{Name: "reserved", Description: blueMark}})
 	w.secretNode = fleet.DeriveUUID("node", "south")
-	mustApply(t, f.hub, state.NodeRegister{Node: fleet.Node{ID: fleet.NodeID(w.secretNode), Name: "south-1", Site: "south-1", Datacenter: "dc1", NodePool: "default"}, Now: 1})
+	mustApply(t, f.hub, state.NodeRegister{Node: fleet.Node{ID: fleet.NodeID(w.secretNode), Name: "south-1", Site: "south-1", Datacenter: "dc1", NodePool: "default", Meta: map[string]string{"owner": blueMark}}, Now: 1})
+	w.storeBlueACL()
 	w.storeVariable("blue", "team/"+blueMark)
 	w.storeVariable("red", "team/own")
 	w.registerJobOf("red", "redjob", `, "Volumes": {"v": {"Type": "host", "Source": "blue-data"}}`)
 	w.registerJobOf("red", "redjob", "")
 	w.registerJobOf("blue", blueMark+"job", "")
 	w.placeBlue()
-	w.values = strings.NewReplacer("ALLOC", string(w.alloc), "EVAL", string(w.eval), "DEPLOY", string(w.deployment), "JOB", string(w.job.ID),
+	w.dispatchBatch()
+	w.values = strings.NewReplacer("ALLOC", string(w.alloc), "EVAL", string(w.eval), "DEPLOY", string(w.deployment), "JOB", string(w.job.ID), "CHILD", string(w.child),
 		"VOLUME", w.volume, "SOUTH", w.secretNode, "ENTRY", fmt.Sprint(w.entryBeforeEverything+1), "NODE", string(nodeID), "BLUE", blueMark)
 	return w
+}
+
+// storeBlueACL stores one object of each kind of access control, with blueMark in its name.
+func (w *tenants) storeBlueACL() {
+	w.t.Helper()
+	const policy, method = blueMark + "policy", blueMark + "method"
+	for _, c := range []state.Command{
+		state.ACLPolicyStore{Policy: fleet.ACLPolicy{Name: policy, Rules: `namespace "blue" { policy = "read" }`}},
+		state.ACLRoleStore{Role: fleet.ACLRole{ID: "blue", Name: blueMark + "role", Policies: []fleet.ACLRolePolicy{{Name: policy}}}},
+		state.ACLTokenStore{Token: state.ACLTokenRecord{Hash: access.HashSecret("blue"), ACLToken: fleet.ACLToken{
+			AccessorID: blueMark + "token", Name: blueMark, Type: fleet.ACLTokenClient, Policies: []string{policy},
+		}}},
+		state.ACLAuthMethodStore{Method: state.ACLAuthMethodRecord{ACLAuthMethod: fleet.ACLAuthMethod{
+			Name: method, Type: fleet.ACLAuthMethodJWT, TokenLocality: "global", MaxTokenTTL: fleet.TextDuration(time.Hour),
+			Config: &fleet.ACLAuthMethodConfig{JWKSURL: "https://sso.example.com/keys"},
+		}}},
+		state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: blueMark + "rule", AuthMethod: method, BindType: fleet.ACLBindPolicy, BindName: policy}},
+	} {
+		mustApply(w.t, w.hub, c)
+	}
+}
+
+// dispatchBatch registers parameterized jobs, of the same id in red and blue, and dispatches those of blue.
+func (w *tenants) dispatchBatch() {
+	w.t.Helper()
+	payload, _ := json.Marshal([]byte(blueMark))
+	for _, j := range []struct{ namespace, id string }{{"red", "redbatch"}, {"blue", "redbatch"}, {"blue", blueMark + "batch"}} {
+		w.putUnfrozen("/v1/jobs", fmt.Sprintf(`{"Job": {"ID": %q, "Name": %q, "Namespace": %q, "Type": "batch", "ParameterizedJob": {"Payload": "optional", "MetaOptional": ["namespace"]},
+			"TaskGroups": [{"Name": "g", "Tasks": [{"Name": "main", "Driver": "sim"}]}]}}`, j.id, j.id, j.namespace))
+		if j.namespace == "blue" {
+			w.putUnfrozen("/v1/job/"+j.id+"/dispatch?namespace=blue&idempotency_token="+blueMark,
+				fmt.Sprintf(`{"Payload": %s, "Meta": {"namespace": %q}, "IdPrefixTemplate": %q}`, payload, blueMark, blueMark))
+		}
+	}
+	for j := range w.hub.store.View().Jobs("blue", "redbatch/") {
+		w.child = j.ID
+	}
 }
 
 // storeVariable stores a variable whose value has blueMark in it.
@@ -95,15 +135,24 @@ func (w *tenants) registerJobOf(namespace, id, group string) {
 // putUnfrozen makes a change by a hub without access control.
 func (w *tenants) putUnfrozen(path, body string) {
 	w.t.Helper()
-	a, err := hubapi.New(hubapi.Config{State: w.hub.store, Cluster: w.hub, Edges: w.hub, Jobs: w.hub, Garbage: w.hub, Events: w.hub, Secrets: secretsOf(w.hub), Locks: locksOf(w.hub), Hosts: testHosts, Drivers: validate.KnownDrivers{Names: []string{"sim"}}})
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	rec := httptest.NewRecorder()
-	a.ServeHTTP(rec, httptest.NewRequestWithContext(w.t.Context(), http.MethodPut, path, strings.NewReader(body)))
+	w.newUnfrozen(nil).ServeHTTP(rec, httptest.NewRequestWithContext(w.t.Context(), http.MethodPut, path, strings.NewReader(body)))
 	if rec.Code != http.StatusOK {
 		w.t.Fatal(rec.Body)
 	}
+}
+
+// newUnfrozen makes an API whose changes are applied. Without a resolver, it has no access control.
+func (w *tenants) newUnfrozen(resolver *access.Resolver) *hubapi.API {
+	w.t.Helper()
+	a, err := hubapi.New(hubapi.Config{
+		State: w.hub.store, Cluster: w.hub, Edges: w.hub, Jobs: w.hub, Garbage: w.hub, Events: w.hub, Secrets: secretsOf(w.hub), Locks: locksOf(w.hub), Hosts: testHosts,
+		Drivers: validate.KnownDrivers{Names: []string{"sim"}}, Access: resolver, Logins: loginsOf(w.hub),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a
 }
 
 // placeBlue gives the job of blue an allocation, a deployment and a volume.
@@ -140,20 +189,12 @@ func TestTenants(t *testing.T) { synctest.Test(t, checkTenants) }
 
 func checkTenants(t *testing.T) {
 	w := newTenants(t)
-	if len(attempts) != 108 {
-		t.Errorf("%d attempts, and docs/security.md names 108", len(attempts))
+	if len(attempts) != 142 {
+		t.Errorf("%d attempts, and docs/security.md names 142", len(attempts))
 	}
 	before := w.hub.store.View().Index()
 	for i, a := range attempts {
-		rec := w.ask(a.method, w.values.Replace(a.path), w.values.Replace(a.body), a.secret)
-		body := rec.Body.String()
-		for _, asked := range []string{w.values.Replace(a.path), w.values.Replace(a.body)} { // a refusal repeats what was asked for
-			if strings.Contains(asked, blueMark) && rec.Code >= 400 {
-				body = strings.ReplaceAll(body, blueMark, "")
-			}
-		}
-		learned := strings.Contains(body, blueMark) || rec.Code == http.StatusOK && strings.Contains(body, string(w.alloc))
-		if rec.Code != a.status || learned {
+		if rec, learned := w.try(a); rec.Code != a.status || learned {
 			t.Errorf("attempt %d: %q %s %s: %d %.300s, want %d", i+1, a.secret, a.method, a.path, rec.Code, rec.Body, a.status)
 		}
 	}
@@ -161,10 +202,86 @@ func checkTenants(t *testing.T) {
 		t.Errorf("the state has changed: entry %d, and it was %d", after, before)
 	}
 	// The same requests show something to those who may: each hides something.
-	for _, path := range []string{"/v1/jobs?namespace=*", "/v1/allocation/ALLOC", "/v1/event/stream?namespace=*&index=ENTRY", "/v1/node/NODE/allocations"} {
+	for _, path := range []string{"/v1/jobs?namespace=*", "/v1/allocation/ALLOC", "/v1/event/stream?namespace=*&index=ENTRY", "/v1/node/NODE/allocations",
+		"/v1/event/stream?topic=ACLToken&index=ENTRY", "/v1/event/stream?topic=ACLPolicy&index=ENTRY", "/v1/event/stream?topic=ACLRole&index=ENTRY",
+		"/v1/event/stream?topic=ACLAuthMethod&index=ENTRY", "/v1/event/stream?topic=ACLBindingRule&index=ENTRY", "/v1/node/SOUTH", "/v1/job/CHILD?namespace=blue"} {
 		if rec := w.ask(http.MethodGet, w.values.Replace(path), "", listSecret); rec.Code != http.StatusOK || !strings.Contains(rec.Body.String(), blueMark) {
 			t.Errorf("a management token asks for %s: %d %.300s", path, rec.Code, rec.Body)
 		}
+	}
+}
+
+// try sends an attempt. learned reports whether the answer has anything of blue.
+func (w *tenants) try(a attempt) (rec *httptest.ResponseRecorder, learned bool) {
+	w.t.Helper()
+	path, asked := w.values.Replace(a.path), w.values.Replace(a.body)
+	rec = w.ask(a.method, path, asked, a.secret)
+	body := rec.Body.String()
+	if strings.Contains(path+asked, blueMark) && rec.Code >= 400 { // a refusal repeats what was asked for
+		body = strings.ReplaceAll(body, blueMark, "")
+	}
+	return rec, strings.Contains(body, blueMark) || rec.Code == http.StatusOK && strings.Contains(body, string(w.alloc))
+}
+
+// forwarded are headers by which proxies and other servers say who sent a request that they forward, and where to.
+var forwarded = http.Header{
+	"Forwarded": {"for=127.0.0.1;host=localhost;proto=https"}, "X-Forwarded-For": {"127.0.0.1"}, "X-Real-Ip": {"127.0.0.1"}, "X-Forwarded-User": {"hub1"},
+	"X-Remote-User": {"root"}, "X-Nomad-Region": {"other"}, "X-Nomad-Forwarded": {"true"}, "X-Nomad-Namespace": {"blue"}, "X-Skerry-Hub": {"hub1"},
+	"X-Skerry-Forwarded": {"hub1"}, "X-Http-Method-Override": {"GET"}, "X-Original-Url": {"/v1/status/leader"}, "X-Rewrite-Url": {"/v1/status/leader"},
+}
+
+// TestForgedForwarding tries each attempt as a request that another hub seems to have forwarded: the answers are the same.
+func TestForgedForwarding(t *testing.T) { synctest.Test(t, checkForgedForwarding) }
+
+func checkForgedForwarding(t *testing.T) {
+	w := newTenants(t)
+	w.headers = forwarded
+	before := w.hub.store.View().Index()
+	for i, a := range attempts {
+		if rec, learned := w.try(a); rec.Code != a.status || learned {
+			t.Errorf("attempt %d: %q %s %s: %d %.300s, want %d", i+1, a.secret, a.method, a.path, rec.Code, rec.Body, a.status)
+		}
+	}
+	if after := w.hub.store.View().Index(); after != before {
+		t.Errorf("the state has changed: entry %d, and it was %d", after, before)
+	}
+}
+
+// TestTenantsChangeOnlyTheirOwn tries each attempt at a hub whose state is not frozen: those that come to the state change
+// nothing outside their own namespace.
+func TestTenantsChangeOnlyTheirOwn(t *testing.T) { synctest.Test(t, checkTenantsChangeOnlyTheirOwn) }
+
+func checkTenantsChangeOnlyTheirOwn(t *testing.T) {
+	w := newTenants(t)
+	w.api = w.newUnfrozen(access.New(access.Config{State: w.hub.store}))
+	before := w.hub.store.View()
+	for i, a := range attempts {
+		want := []int{a.status}
+		if a.status == http.StatusInternalServerError {
+			want = []int{http.StatusOK, http.StatusNotFound} // a change of red, or of nothing
+		}
+		if rec, learned := w.try(a); !slices.Contains(want, rec.Code) || learned {
+			t.Errorf("attempt %d: %q %s %s: %d %.300s, want %d", i+1, a.secret, a.method, a.path, rec.Code, rec.Body, want)
+		}
+	}
+	after, dispatched := w.hub.store.View(), 0
+	for _, happened := range after.EventsAfter(before.Index()) {
+		for _, e := range happened {
+			if e.Namespace != "red" {
+				t.Errorf("an attempt has changed %s %s of namespace %q", e.Topic, e.Key, e.Namespace)
+			}
+			if e.Job != nil {
+				dispatched++
+			}
+		}
+	}
+	if dispatched == 0 {
+		t.Error("no attempt has changed anything of its own: the state is frozen")
+	}
+	id := fleet.VolumeID(w.volume)
+	was, _ := before.Volume(id)
+	if now, ok := after.Volume(id); !ok || now.Deleting || now.ModifyIndex != was.ModifyIndex {
+		t.Errorf("the volume of blue has changed: %+v, and it was %+v", now, was)
 	}
 }
 
@@ -258,7 +375,7 @@ func checkSeesWhatIsAllowed(t *testing.T) {
 	w := newTenants(t)
 	var stubs []struct{ ID, Namespace string }
 	rec := w.ask(http.MethodGet, "/v1/jobs?namespace=*", "", "red")
-	if err := json.Unmarshal(rec.Body.Bytes(), &stubs); err != nil || len(stubs) != 1 || stubs[0].ID != "redjob" {
+	if err := json.Unmarshal(rec.Body.Bytes(), &stubs); err != nil || len(stubs) != 2 || stubs[0].ID != "redbatch" || stubs[1].ID != "redjob" {
 		t.Errorf("jobs of red: %s", rec.Body)
 	}
 	rec = w.ask(http.MethodGet, w.values.Replace("/v1/event/stream?namespace=*&index=ENTRY"), "", "red")
@@ -286,14 +403,7 @@ func checkSeesWhatIsAllowed(t *testing.T) {
 func TestWritersDoNotRead(t *testing.T) {
 	w := newTenants(t)
 	storeToken(t, w.hub, "writer", `namespace "red" { variables { path "team/*" { capabilities = ["write"] } } }`)
-	a, err := hubapi.New(hubapi.Config{
-		State: w.hub.store, Cluster: w.hub, Edges: w.hub, Jobs: w.hub, Garbage: w.hub, Events: w.hub, Secrets: secretsOf(w.hub), Locks: locksOf(w.hub),
-		Hosts: testHosts, Access: access.New(access.Config{State: w.hub.store}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.api = a
+	w.api = w.newUnfrozen(access.New(access.Config{State: w.hub.store}))
 	for _, tc := range []struct {
 		query, body string
 		status      int
