@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -221,6 +222,58 @@ func TestACLPoliciesAndRoles(t *testing.T) {
 	mustFailWith(t, err, "403")
 	_, err = c.ACLPolicies().Delete("read", nil)
 	mustSucceed(t, err)
+}
+
+// putWith puts a body with a token.
+func (a *aclHub) putWith(secret, path, body string) (status int, said string) {
+	a.tb.Helper()
+	req, err := http.NewRequestWithContext(a.tb.Context(), http.MethodPut, a.srv.URL+path, strings.NewReader(body))
+	mustSucceed(a.tb, err)
+	req.Header.Set("X-Nomad-Token", secret)
+	resp, err := http.DefaultClient.Do(req)
+	mustSucceed(a.tb, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	mustSucceed(a.tb, err)
+	return resp.StatusCode, string(b)
+}
+
+// TestBadPoliciesAndRoles puts policies that are too large, and roles that hold something else than policies: each is
+// refused by name, and nothing is stored or changed.
+func TestBadPoliciesAndRoles(t *testing.T) {
+	a := newACLHub(t)
+	c, boot := a.mustBootstrap()
+	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }`}, nil)
+	mustSucceed(t, err)
+	role, _, err := c.ACLRoles().Create(&nomad.ACLRole{Name: "readers", Policies: []*nomad.ACLRolePolicyLink{{Name: "read"}}}, nil)
+	mustSucceed(t, err)
+	large := func(bytes int) string {
+		return `{"Rules": "namespace \"default\" { policy = \"read\" }` + strings.Repeat(" ", bytes) + `"}`
+	}
+	stored := func() string { // a refusal may be in the log
+		v := a.hub.store.View()
+		now, _ := v.ACLRole(role.ID)
+		return fmt.Sprintf("policies of entry %d, roles of entry %d, %+v", v.TableIndex("acl_policies"), v.TableIndex("acl_roles"), now)
+	}
+	before := stored()
+	for _, test := range []struct{ path, body, says string }{
+		{"/v1/acl/role", `{"Name": "nested", "Policies": [{"Name": "read"}], "Roles": [{"Name": "readers"}]}`, "unknown or unsupported keys: Roles"},
+		{"/v1/acl/role", `{"Name": "nested", "Policies": [{"Name": "read", "Roles": [{"Name": "readers"}]}]}`, "unknown or unsupported keys: Policies.Roles"},
+		{"/v1/acl/role", `{"Name": "nested", "Policies": [{"Name": "readers"}]}`, `no policy "readers"`},
+		{"/v1/acl/role", `{"Name": "nested", "Policies": [{"Name": "read"}, {"Name": "gone"}]}`, `no policy "gone"`},
+		{"/v1/acl/role/" + role.ID, `{"Name": "readers", "Roles": [{"ID": "` + role.ID + `"}]}`, "unknown or unsupported keys: Roles"},
+		{"/v1/acl/role/" + role.ID, `{"Name": "readers", "Policies": [{"Name": "gone"}]}`, `no policy "gone"`},
+		{"/v1/acl/policy/large", large(10 << 20), "it is larger than 4 MiB"},
+		{"/v1/acl/policy/large", large(300 << 10), "at most 262144 are allowed"},
+		{"/v1/acl/policy/read", large(10 << 20), "it is larger than 4 MiB"},
+	} {
+		if status, said := a.putWith(boot.SecretID, test.path, test.body); status != http.StatusBadRequest || !strings.Contains(said, test.says) {
+			t.Errorf("%s %.100s: %d %.300s", test.path, test.body, status, said)
+		}
+	}
+	if after := stored(); after != before {
+		t.Errorf("the state has changed: %s, and it was: %s", after, before)
+	}
 }
 
 func TestACLTokens(t *testing.T) {

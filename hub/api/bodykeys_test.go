@@ -8,8 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	nomad "github.com/hashicorp/nomad/api"
+
+	"skerry/api"
 )
 
 // sent says what Nomad's published client sends, by endpoint.
@@ -40,6 +43,26 @@ var sent = map[string]any{
 	"/v1/client/allocation/a/signal":       nomad.AllocSignalRequest{},
 }
 
+// sentACL is sent for the endpoints of access control. A site code is no object of Nomad's.
+var sentACL = map[string]any{
+	"/v1/acl/bootstrap":              nomad.BootstrapRequest{},
+	"/v1/acl/policy/x":               nomad.ACLPolicy{},
+	"/v1/acl/token":                  nomad.ACLToken{},
+	"/v1/acl/token/x":                nomad.ACLToken{},
+	"/v1/acl/token/onetime":          struct{}{},
+	"/v1/acl/token/onetime/exchange": nomad.OneTimeTokenExchangeRequest{},
+	"/v1/acl/role":                   nomad.ACLRole{},
+	"/v1/acl/role/x":                 nomad.ACLRole{},
+	"/v1/acl/auth-method":            nomad.ACLAuthMethod{},
+	"/v1/acl/auth-method/x":          nomad.ACLAuthMethod{},
+	"/v1/acl/binding-rule":           nomad.ACLBindingRule{},
+	"/v1/acl/binding-rule/x":         nomad.ACLBindingRule{},
+	"/v1/acl/login":                  nomad.ACLLoginRequest{},
+	"/v1/acl/oidc/auth-url":          nomad.ACLOIDCAuthURLRequest{},
+	"/v1/acl/oidc/complete-auth":     nomad.ACLOIDCCompleteAuthRequest{},
+	"/v1/acl/site-code":              api.SiteCodeRequest{},
+}
+
 // refused are the keys of those that nothing acts on, and that are refused where they say
 // something.
 var refused = map[string]string{
@@ -53,23 +76,49 @@ var refused = map[string]string{
 // that nobody has.
 func TestNoKeyOfABodyIsPassedOver(t *testing.T) {
 	_, srv, _ := mustServe(t)
+	checkBodyKeys(t, sent, func(endpoint string, body any) string { return putBody(t, srv.URL+endpoint, body) })
+	if said := putBody(t, srv.URL+"/v1/operator/scheduler/configuration", map[string]any{"PreemptionConfig": map[string]any{"Sysbatch": true}}); !strings.Contains(said, "PreemptionConfig.Sysbatch") {
+		t.Errorf("a key within a key: %s", said)
+	}
+}
+
+// TestNoKeyOfAnACLBodyIsPassedOver is TestNoKeyOfABodyIsPassedOver for the endpoints of access control.
+func TestNoKeyOfAnACLBodyIsPassedOver(t *testing.T) {
+	a := newACLHub(t)
+	_, boot := a.mustBootstrap()
+	checkBodyKeys(t, sentACL, func(endpoint string, body any) string {
+		a.now = a.now.Add(time.Minute) // logins are bounded
+		b, err := json.Marshal(body)
+		mustSucceed(t, err)
+		status, said := a.putWith(boot.SecretID, endpoint, string(b))
+		return fmt.Sprintf("%d %s", status, said)
+	})
+	const method = `{"Name": "m", "Type": "JWT", "Config": {"JWKSURL": "https://sso.example.com/keys", "Nonsense": 1}}`
+	if _, said := a.putWith(boot.SecretID, "/v1/acl/auth-method", method); !strings.Contains(said, "unknown or unsupported keys: Config.Nonsense") {
+		t.Errorf("a key of the configuration of an auth method: %s", said)
+	}
+	for role := range a.hub.store.View().ACLRoles() {
+		t.Errorf("the role %+v is stored", role)
+	}
+}
+
+// checkBodyKeys puts bodies with each key of those that are sent, and with one that nobody has.
+func checkBodyKeys(t *testing.T, sent map[string]any, put func(endpoint string, body any) string) {
+	t.Helper()
 	for _, endpoint := range slices.Sorted(maps.Keys(sent)) {
 		for key, value := range oneOfEach(reflect.TypeOf(sent[endpoint])) {
-			said := putBody(t, srv.URL+endpoint, map[string]any{key: value})
+			said := put(endpoint, map[string]any{key: value})
 			isRefused := strings.Contains(said, "unknown or unsupported keys: "+key)
 			if expected := refused[endpoint+" "+key] != ""; isRefused != expected {
 				t.Errorf("%s with %s: refused is %t, want %t: %s", endpoint, key, isRefused, expected, said)
 			}
 		}
-		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": 1}); !strings.HasPrefix(said, "400") || !strings.Contains(said, "unknown or unsupported keys: Nonsense") {
+		if said := put(endpoint, map[string]any{"Nonsense": 1}); !strings.HasPrefix(said, "400") || !strings.Contains(said, "unknown or unsupported keys: Nonsense") {
 			t.Errorf("%s with nonsense: %s", endpoint, said)
 		}
-		if said := putBody(t, srv.URL+endpoint, map[string]any{"Nonsense": map[string]any{}}); strings.Contains(said, "nothing acts on") {
+		if said := put(endpoint, map[string]any{"Nonsense": map[string]any{}}); strings.Contains(said, "nothing acts on") {
 			t.Errorf("%s with nonsense that says nothing: %s", endpoint, said)
 		}
-	}
-	if said := putBody(t, srv.URL+"/v1/operator/scheduler/configuration", map[string]any{"PreemptionConfig": map[string]any{"Sysbatch": true}}); !strings.Contains(said, "PreemptionConfig.Sysbatch") {
-		t.Errorf("a key within a key: %s", said)
 	}
 }
 
@@ -129,6 +178,9 @@ func oneOfEach(t reflect.Type) map[string]any {
 			values[name] = map[string]any{"x": reflect.Zero(kind.Elem()).Interface()}
 		case reflect.Struct:
 			values[name] = map[string]any{}
+			if kind == reflect.TypeFor[time.Time]() {
+				values[name] = time.Unix(1, 0)
+			}
 		default:
 			values[name] = 1
 		}
