@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -112,6 +113,34 @@ func TestResolve(t *testing.T) {
 	}
 	c.mustApply(state.ACLDelete{Tokens: []string{client.AccessorID}})
 	c.mustRefuse(secret(1), "ACL token not found")
+}
+
+// TestSecretsAreFoundByTheirHash shows that the time of an answer tells nothing of a secret. A secret is looked up by its
+// SHA-256 alone: what is like a secret, or begins as it does, has a hash that has nothing in common with the stored one.
+func TestSecretsAreFoundByTheirHash(t *testing.T) {
+	c := newCluster(t)
+	c.mustApply(state.ACLBootstrap{Token: token(0, fleet.ACLTokenManagement)})
+	known := secret(0)
+	stored := access.HashSecret(known)
+	if row, ok := c.store.View().ACLTokenByHash(stored); !ok || row.SecretID != "" {
+		t.Fatalf("the token by the hash of its secret: %+v", row)
+	}
+	c.mustAllow(known, acl.SubmitJob, true) // from now on it is in the cache
+	similar := []string{known[:1], known[:len(known)-1], known + "0", strings.ToUpper(known), known + " ", string(stored), fmt.Sprintf("%x", stored)}
+	for i := 1; i < 1000; i++ {
+		similar = append(similar, secret(i))
+	}
+	for _, s := range similar {
+		c.mustRefuse(s, "ACL token not found")
+		if bytes.HasPrefix(access.HashSecret(s), stored[:3]) {
+			t.Errorf("the hash of %q begins as that of %q does", s, known)
+		}
+	}
+	const raw = "a secret of exactly thirty-two b" // in the place of its hash
+	row := token(2, fleet.ACLTokenManagement)
+	row.Hash = []byte(raw)
+	c.mustApply(state.ACLTokenStore{Token: row})
+	c.mustRefuse(raw, "ACL token not found")
 }
 
 // A token ends by the newest time that was seen: a clock that goes back does not revive it.
