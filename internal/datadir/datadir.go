@@ -26,6 +26,9 @@ const (
 	versionFile = "version"
 )
 
+// ErrLocked is the error of LockFile for a file that somebody else has locked.
+var ErrLocked = errors.New("it is locked by another process")
+
 // Kind is whose data directories there are.
 type Kind struct {
 	Owner   string // "a hub"
@@ -96,7 +99,7 @@ const (
 
 func acquireLock(lock *os.File) error {
 	for began := time.Now(); ; time.Sleep(lockRetryInterval) {
-		if err := lockExclusive(lock); err == nil || time.Since(began) > lockTimeout {
+		if err := LockFile(lock); err == nil || time.Since(began) > lockTimeout {
 			return err
 		}
 	}
