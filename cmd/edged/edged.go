@@ -363,10 +363,17 @@ func newRunners(m edge.Machine, known map[string]drivers.Driver, kinds []devices
 	if err != nil {
 		return nil, err
 	}
+	mounts, err := volumes.New(volumes.Config{
+		Drivers: known, Log: m.Log,
+		Locks: volumes.Locks{Dir: volumes.DefaultLockDir(), DataDir: m.DataDir, BootID: m.BootID, Ended: m.Ended},
+	})
+	if err != nil {
+		return nil, err
+	}
 	factory := &runner.Factory{
 		Drivers: known, Node: m.Node, BootID: m.BootID, Mono: m.Mono, Now: m.Now, Log: m.Log, Dirs: dirs, MemoryDir: secrets.MemoryDir,
 		Hooks: []runner.Hook{
-			runner.DriverDenylist(denied), secrets, networks, volumes.New(known), gear, cores.New(known, m.Log), fetch,
+			runner.DriverDenylist(denied), secrets, networks, mounts, gear, cores.New(known, m.Log), fetch,
 			&files.Hook{Keeper: m.Identities, Log: m.Log.With("component", "identities")},
 		},
 	}

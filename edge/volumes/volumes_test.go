@@ -30,8 +30,18 @@ func mustPreparation(tb testing.TB, request fleet.VolumeRequest, node map[string
 	}
 }
 
-func newHook(t testing.TB) *volumes.Hook {
-	return volumes.New(map[string]drivers.Driver{sim.Name: sim.New(sim.NewSimMachine()), rawexec.Name: mustRawExec(t)})
+func newHook(tb testing.TB) *volumes.Hook {
+	return mustHook(tb, volumes.Config{Log: slog.New(slog.DiscardHandler)})
+}
+
+func mustHook(tb testing.TB, cfg volumes.Config) *volumes.Hook {
+	tb.Helper()
+	cfg.Drivers = map[string]drivers.Driver{sim.Name: sim.New(sim.NewSimMachine()), rawexec.Name: mustRawExec(tb)}
+	h, err := volumes.New(cfg)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return h
 }
 
 func TestMountsOfHostVolumes(t *testing.T) {
