@@ -46,6 +46,7 @@ type Hook struct {
 
 var (
 	_ runner.Hook    = (*Hook)(nil)
+	_ runner.Watcher = (*Hook)(nil)
 )
 
 // mountKey names a volume_mount block of a task.
