@@ -31,6 +31,9 @@ const (
 // defaultInterval is the time between two looks at the devices of a running task.
 const defaultInterval = 10 * time.Second
 
+// unpluggedHint says what to do after EventUnplugged.
+const unpluggedHint = "plug it in again, or replace it; when it is found, skerry alloc restart gives the task its new device nodes"
+
 // Config of a Hook. Log is required.
 type Config struct {
 	Finders  []devices.Finder
@@ -124,7 +127,7 @@ func (h *Hook) Watch(ctx context.Context, p *runner.Preparation, control runner.
 			seen = now
 			continue
 		}
-		kind, message := EventUnplugged, "The task runs without a device that it was given: "+now
+		kind, message := EventUnplugged, fmt.Sprintf("The task runs without a device that it was given: %s (%s)", now, unpluggedHint)
 		if now == "" {
 			kind, message = EventFound, "All devices of the task are there again; a restart of the task gives it their new device nodes"
 		}

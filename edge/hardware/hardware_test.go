@@ -180,7 +180,8 @@ func TestUnpluggedWhileItRuns(t *testing.T) {
 		cameras.plug("c1")
 		pass(10 * time.Minute)
 		want := []string{
-			"Device Unplugged: The task runs without a device that it was given: device video/video/cam (c1)",
+			"Device Unplugged: The task runs without a device that it was given: device video/video/cam (c1) " +
+				"(plug it in again, or replace it; when it is found, skerry alloc restart gives the task its new device nodes)",
 			"Device Found: All devices of the task are there again; a restart of the task gives it their new device nodes",
 		}
 		if !slices.Equal(told.list, want) {
