@@ -8,8 +8,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	osexec "os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +22,9 @@ import (
 	"skerry/fleet"
 	"skerry/internal/programs"
 )
+
+// systemFolders are the folders that every isolated task has from the system.
+var systemFolders = []string{"/dev", "/proc", "/sys"}
 
 // Name is the driver's name in job files.
 const Name = "java"
@@ -34,6 +39,11 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 		return nil, err
 	}
 	p := planner{isolation: isolation, programs: cmp.Or(cfg.Isolation.Programs, programs.Open(""))}
+	chroot := cfg.Isolation.Chroot
+	if len(chroot) == 0 {
+		chroot = oci.DefaultChroot()
+	}
+	p.mounted = slices.AppendSeq(slices.Clone(systemFolders), maps.Values(chroot))
 	capabilities := drivers.Capabilities{
 		FSIsolation: drivers.FSNone, HidesEnv: true,
 		Networks: []string{fleet.NetworkHost, fleet.NetworkBridge, fleet.NetworkNone, drivers.NetworkCNI},
@@ -56,6 +66,7 @@ func Capabilities() drivers.Capabilities { return oci.Capabilities() }
 
 // settings are the values of a task's config block.
 type settings struct {
+	jar       string      // "": the program is a class
 	arguments []string    // of java
 	program   oci.Program // how the task is isolated
 }
@@ -78,6 +89,7 @@ func parseSettings(config map[string]any) (settings, error) {
 	case jar != "" && class != "":
 		r.Refuse("jar_path and class exclude each other")
 	case jar != "":
+		s.jar = jar
 		s.arguments = append(s.arguments, "-jar", jar)
 	default:
 		s.arguments = append(s.arguments, class)
@@ -96,6 +108,7 @@ func Check(config map[string]any) error {
 
 // planner makes the processes of tasks.
 type planner struct {
+	mounted    []string // folders in an isolated task that are not the task's own
 	isolation  *oci.Isolation
 	runtime    string // OCI runtime, with its version
 	unisolated error  // reason why tasks are not isolated; nil: they are
@@ -110,6 +123,9 @@ func (p planner) planTask(ctx context.Context, cfg drivers.TaskConfig) (supervis
 	}
 	env := supervised.Environment(os.Environ(), cfg.Env)
 	if p.unisolated == nil {
+		if err := p.checkJar(cfg, s); err != nil {
+			return supervised.Process{}, err
+		}
 		s.program.Command, s.program.Args, s.program.Env, s.program.User = Name, s.arguments, env, cfg.User
 		return p.isolation.Process(ctx, cfg, s.program)
 	}
@@ -117,6 +133,9 @@ func (p planner) planTask(ctx context.Context, cfg drivers.TaskConfig) (supervis
 		if _, given := cfg.Config[key]; given {
 			return supervised.Process{}, fleet.Errorf(fleet.CodeInvalid, "config of java: %s needs a container, and %w", key, p.unisolated)
 		}
+	}
+	if err := p.checkJar(cfg, s); err != nil {
+		return supervised.Process{}, err
 	}
 	path, err := supervised.FindProgram(Name, cfg.Dir, env)
 	if err != nil {
@@ -132,6 +151,21 @@ func (p planner) planTask(ctx context.Context, cfg drivers.TaskConfig) (supervis
 		return supervised.Process{}, err
 	}
 	return process, process.UseCgroup(cfg)
+}
+
+// checkJar checks the jar of a task, if it has one.
+func (p planner) checkJar(cfg drivers.TaskConfig, s settings) error {
+	if s.jar == "" {
+		return nil
+	}
+	if p.unisolated != nil {
+		return checkJar(cfg, s.jar, cmp.Or(s.program.WorkDir, cfg.Dir), false, nil)
+	}
+	mounted := slices.Clone(p.mounted)
+	for _, m := range cfg.Mounts {
+		mounted = append(mounted, m.Target)
+	}
+	return checkJar(cfg, s.jar, cmp.Or(s.program.WorkDir, "/"), true, mounted)
 }
 
 // describeRuntime returns the version of the Java runtime and whether tasks are isolated.

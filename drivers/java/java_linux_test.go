@@ -1,15 +1,14 @@
 package java_test
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
 
 	"skerry/drivers"
 	"skerry/drivers/drivertest"
@@ -124,7 +123,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// A key that needs a container is refused by name where there is none; a missing jar is an exit with a message.
+// A key that needs a container is refused by name where there is none; a missing jar by its path.
 func TestRefusals(t *testing.T) {
 	mustHaveJava(t)
 	root := t.TempDir()
@@ -143,21 +142,20 @@ func TestRefusals(t *testing.T) {
 		t.Errorf("pid_mode without a container: %v", err)
 	}
 	delete(cfg.Config, "pid_mode")
-	h, err := d.Start(t.Context(), cfg)
-	if err != nil {
+	for name, isolation := range map[string]oci.Config{"alone": noRuntime, "isolated, if that works": {}} {
+		if _, err := mustDriver(t, "", isolation).Start(t.Context(), cfg); !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "there is no jar /") {
+			t.Errorf("a missing jar, %s: %v", name, err)
+		}
+	}
+}
+
+// TestJarThatIsAFIFO: a task cannot hold up its next start with it.
+func TestJarThatIsAFIFO(t *testing.T) {
+	cfg := mustTask(t, nil)
+	if err := syscall.Mkfifo(filepath.Join(cfg.LocalDir, "app.jar"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	task, err := d.Recover(t.Context(), cfg, h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	exit, err := task.Wait(ctx)
-	if err != nil || exit.Code != 1 {
-		t.Errorf("a missing jar: %+v, %v", exit, err)
-	}
-	if b, err := os.ReadFile(filepath.Join(cfg.LogDir, "web.stderr.0")); err != nil || !strings.Contains(string(b), "missing.jar") {
-		t.Errorf("it wrote %q, %v", b, err)
+	if err := java.CheckJar(cfg, "local/app.jar", "/", true); err == nil || !strings.Contains(err.Error(), "it is not a file") {
+		t.Errorf("%v", err)
 	}
 }
