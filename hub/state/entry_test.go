@@ -91,7 +91,7 @@ func samples() []state.Command {
 		state.SnapshotPart{Restore: "r", Number: 1, Data: []byte{1, 2}},
 		state.SnapshotRestore{Restore: "r", Size: 3, Sum: []byte{3}, EvalSeed: "s", Now: 90},
 		state.SnapshotDrop{Restore: "r"},
-		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", EvalSeed: "s", Now: 110},
+		state.NodeRevoke{NodeID: n.ID, Reason: "stolen", KeepExposure: true, EvalSeed: "s", Now: 110},
 		state.ClusterSeal{ClusterID: "c", Sealed: []byte{1, 2}, SealKey: "k"},
 		state.NodeReadmit{NodeID: n.ID, Now: 120},
 		state.VolumeStore{Volume: fleet.Volume{

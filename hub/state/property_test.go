@@ -125,7 +125,7 @@ func (g *generator) applyRandomStep() {
 		g.admitAny()
 	case 17:
 		if g.drawInt(3, "revoke") == 0 {
-			g.applyAndCheck(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", EvalSeed: g.nextEvalSeed(), Now: g.nowNanos()})
+			g.applyAndCheck(state.NodeRevoke{NodeID: g.anyNode(), Reason: "stolen", KeepExposure: true, EvalSeed: g.nextEvalSeed(), Now: g.nowNanos()})
 		}
 	case 18:
 		if id := g.anyNode(); g.drawInt(1, "readmit") == 0 {

@@ -9,13 +9,14 @@ import (
 
 // NodeRevoke expels an edge for good (see fleet.Revocation): its certificates become invalid, its node
 // goes down, and jobs with allocations there are evaluated. The node may be purged. Revoking it again
-// changes nothing.
+// changes nothing. With KeepExposure the state keeps what the edge knows (see Exposure); entries of older releases lack it.
 type NodeRevoke struct {
 	command
-	NodeID   fleet.NodeID
-	Reason   string
-	EvalSeed string
-	Now      int64
+	NodeID       fleet.NodeID
+	Reason       string
+	KeepExposure bool
+	EvalSeed     string
+	Now          int64
 }
 
 var revocationTable = table[fleet.Revocation]{
@@ -41,6 +42,9 @@ func (t *tx) nodeRevoke(c NodeRevoke) Result {
 	if n != nil {
 		r.Name = n.Name
 		t.expelNode(n, r, &w)
+	}
+	if c.KeepExposure {
+		t.keepExposure(c.NodeID, c.Now)
 	}
 	revocationTable.putRow(t, r)
 	revocationTable.markChanged(t)
@@ -79,8 +83,11 @@ func (t *tx) expelNode(n *nodeRow, r *fleet.Revocation, w *pendingEvals) {
 	t.recordOnAllocs(n, fleet.EventNodeDown, why, w.now)
 }
 
-// expelRevokedNodes revokes, after a restore, all nodes that were revoked in the state before it.
+// expelRevokedNodes revokes, after a restore, all nodes that were revoked in the state before it, and keeps their exposures.
 func (t *tx) expelRevokedNodes(old *View, w *pendingEvals) {
+	for e := range exposureTable.scanRows(old.txn) {
+		exposureTable.putRow(t, e)
+	}
 	for r := range old.Revocations() {
 		revocationTable.putRow(t, r)
 		if n := t.ownNodeRow(r.NodeID); n != nil {

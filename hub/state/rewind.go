@@ -11,7 +11,7 @@ import (
 // restore, and from the entry of the snapshot. These things are not rewound:
 //
 //   - The cluster's identity, its CAs, state keys, hubs, join tokens and certificates stay as they are, and so does
-//     a node that enrolled since. A revoked node stays revoked.
+//     a node that enrolled since. A revoked node stays revoked, with its exposure.
 //   - The policies, roles, tokens, auth methods, binding rules and site codes of access control stay as they are, so
 //     that a revoked token does not come back. A cluster without access control gets those of the snapshot.
 //   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use. All that were

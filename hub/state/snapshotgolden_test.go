@@ -46,6 +46,11 @@ func fullStore(t tb) *storeHarness {
 	w.reportSite(lost, "x", 1)
 	w.mustApply(state.SnapshotPart{Restore: "r", Data: []byte{1, 2}})
 	w.mustApply(state.NodeRevoke{NodeID: lost, Reason: "stolen", EvalSeed: "s", Now: w.nowNanos()})
+	exposed := w.addReadyNode("n4")
+	w.registerJob(job("exposed", fleet.JobTypeService, 1))
+	w.placeAllocs("exposed", exposed, 1)
+	w.storeVariable("nomad/jobs/exposed", "k1")
+	w.mustApply(state.NodeRevoke{NodeID: exposed, KeepExposure: true, EvalSeed: "s", Now: w.nowNanos()})
 	w.mustApply(state.SiteCodeStore{Code: siteCode("k7m2", aclTime)})
 	return w
 }
