@@ -13,7 +13,7 @@ import (
 )
 
 // The list of what an edge knew has no values, and each token sees of it what it may list. A variable that was stored after
-// the revocation is known no longer.
+// the revocation is known no longer. The list stays when a variable is deleted and the node is purged.
 func TestNodeExposure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newTenants(t)
@@ -48,13 +48,21 @@ func TestNodeExposure(t *testing.T) {
 			t.Errorf("a token for nodes alone sees %s", body)
 		}
 		row, _ := w.hub.store.View().Variable("blue", job)
-		mustApply(t, w.hub, state.NodeRevoke{NodeID: nodeID, EvalSeed: "s", Now: row.ModifyTime + 1})
+		mustApply(t, w.hub, state.NodeRevoke{NodeID: nodeID, KeepExposure: true, EvalSeed: "s", Now: row.ModifyTime + 1})
 		if e, _ := ask("auditor"); e.Since == nil || e.Variables[0].Changed {
 			t.Errorf("revoked: since %v, %+v", e.Since, e.Variables)
 		}
 		mustApply(t, w.hub, state.VariableStore{Namespace: "blue", Path: job, Sealed: row.Sealed, Now: row.ModifyTime + 2})
 		if e, _ := ask("auditor"); !e.Variables[0].Changed || e.Variables[0].ModifyIndex != fleet.Index(w.hub.index) {
 			t.Errorf("replaced: %+v", e.Variables)
+		}
+		mustApply(t, w.hub, state.VariableDelete{Namespace: "blue", Path: job, TellEdges: true})
+		mustApply(t, w.hub, state.NodePurge{NodeID: nodeID, EvalSeed: "s", Now: row.ModifyTime + 3})
+		if e, _ := ask("auditor"); len(e.Variables) != 1 || !e.Variables[0].Deleted || e.Variables[0].Path != job || len(e.Allocations) == 0 {
+			t.Errorf("purged: %+v", e)
+		}
+		if few, body := ask("nodes"); len(few.Variables) != 0 || len(few.Allocations) != 0 || strings.Contains(body, blueMark) {
+			t.Errorf("a token for nodes alone sees of a purged node %s", body)
 		}
 	})
 }

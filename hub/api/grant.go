@@ -263,6 +263,8 @@ func objectOf(item any) (o object, known bool) {
 		return namespace(it.Namespace)
 	case *fleet.Alloc:
 		return namespace(it.Namespace)
+	case *state.ExposedAlloc:
+		return namespace(it.Namespace)
 	case *fleet.Evaluation:
 		return namespace(it.Namespace)
 	case *fleet.Deployment:
@@ -277,6 +279,8 @@ func objectOf(item any) (o object, known bool) {
 		return namespace(it.Namespace)
 	case *fleet.Node:
 		return object{kind: acl.KindSite, name: it.AtSite()}, true
+	case *state.Exposure:
+		return object{kind: acl.KindSite, name: it.Site}, true
 	case *fleet.Pool:
 		return object{kind: acl.KindNodePool, name: it.Name}, true
 	case fleet.VariableMeta:

@@ -17,7 +17,7 @@ func (a *API) nodeEndpoints() []endpoint {
 		{"GET", "/v1/node/{id}", onNode("read"), readObject(a, "nodes", needNode, a.readNode)},
 		{"GET", "/v1/node/{id}/allocations", onNode("read"), a.readHandler(a.nodeAllocs)},
 		{"GET", "/v1/node/{id}/history", onNode("read"), readObject(a, "nodes", needNode, a.nodeHistory)},
-		{"GET", "/v1/node/{id}/exposure", onNode("read"), readObject(a, "nodes", needNode, a.nodeExposure)},
+		{"GET", "/v1/node/{id}/exposure", onNode("read"), readObject(a, "nodes", needExposure, a.nodeExposure)},
 		{"GET", "/v1/node/pools", onListed(acl.KindNodePool, "read"), a.readHandler(a.listPools)},
 		{writes, "/v1/node/pools", onPool("write"), writeBody(a, a.storePool)},
 		{"GET", "/v1/node/revocations", onOperator("read"), a.readHandler(a.listRevocations)},

@@ -23,7 +23,7 @@ func (a *API) revokeNode(r *http.Request, req api.RevokeRequest) (any, fleet.Ind
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "revoke node %s: the reason has %d bytes, at most %d are allowed", fleet.Short(fleet.NodeID(id)), len(req.Reason), maxReason)
 	}
 	return commitAnswer(a, r, state.NodeRevoke{
-		NodeID: fleet.NodeID(id), Reason: req.Reason, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
+		NodeID: fleet.NodeID(id), Reason: req.Reason, KeepExposure: true, EvalSeed: a.cfg.NewID(), Now: a.cfg.Now().UnixNano(),
 	}, nodeAnswer)
 }
 
