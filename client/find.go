@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"skerry/api"
@@ -33,6 +34,18 @@ func (c *Client) FindNode(ctx context.Context, ref string) (api.NodeStub, error)
 		}
 	}
 	return pickMatch("node", ref, found, func(n api.NodeStub) (id, label string) { return string(n.ID), n.Name })
+}
+
+// FindRevocation returns the revocation of the only node with the name ref, or whose id begins with ref.
+func (c *Client) FindRevocation(ctx context.Context, ref string) (fleet.Revocation, error) {
+	list, err := c.Revocations(ctx)
+	if err != nil {
+		return fleet.Revocation{}, err
+	}
+	found := slices.DeleteFunc(list, func(r fleet.Revocation) bool {
+		return r.Name != ref && !strings.HasPrefix(string(r.NodeID), strings.ToLower(ref))
+	})
+	return pickMatch("revoked node", ref, found, func(r fleet.Revocation) (id, label string) { return string(r.NodeID), r.Name })
 }
 
 // FindEval returns the only evaluation whose id begins with prefix, in any namespace unless the Client has one.
