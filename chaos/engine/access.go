@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/api"
 	"skerry/chaos/hubclient"
 	"skerry/client"
 	"skerry/fleet"
@@ -44,6 +45,7 @@ const (
 // Access has the tokens of a run with access control. Its methods may be called from any goroutine.
 type Access struct {
 	lesser fleet.ACLToken // a token that may do less than users do
+	marks  *SecretMarks   // get the secrets that are made; may be nil
 
 	mu       sync.Mutex
 	operator fleet.ACLToken // the users' token; zero: there is none yet
@@ -53,15 +55,16 @@ type Access struct {
 	restores int // of the hubs
 }
 
-// BootstrapAccess turns access control on at a hub, which must lead, and makes the policy and the token of users.
-func BootstrapAccess(ctx context.Context, h hubclient.Hub) (*Access, error) {
+// BootstrapAccess turns access control on at a hub, which must lead, and makes the policy and the token of users, and a join token.
+// The secrets that it makes, and those that Access makes later, are added to marks, which may be nil.
+func BootstrapAccess(ctx context.Context, h hubclient.Hub, marks *SecretMarks) (*Access, error) {
 	if _, err := h.BootstrapACL(ctx, managementSecret); err != nil {
 		return nil, fmt.Errorf("turn access control on: %w", err)
 	}
 	if err := h.As(managementSecret).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: operatorPolicy, Rules: operatorRules}); err != nil {
 		return nil, fmt.Errorf("make the policy of users: %w", err)
 	}
-	a := &Access{}
+	a := &Access{marks: marks}
 	err := a.Manager(h).ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: lesserPolicy, Rules: lesserRules})
 	if err == nil {
 		a.lesser, err = a.Manager(h).CreateACLToken(ctx, fleet.ACLToken{Name: "lesser", Type: fleet.ACLTokenClient, Policies: []string{lesserPolicy}}, 0)
@@ -69,6 +72,12 @@ func BootstrapAccess(ctx context.Context, h hubclient.Hub) (*Access, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a token that may do less than users: %w", err)
 	}
+	marks.AddToken(SecretToken, a.lesser.SecretID)
+	join, err := a.Manager(h).CreateJoinToken(ctx, api.CreateTokenRequest{Role: fleet.RoleEdge, Description: "nobody uses it"})
+	if err != nil {
+		return nil, fmt.Errorf("make a join token: %w", err)
+	}
+	marks.AddJoinToken(join.Token)
 	return a, a.renewOperator(ctx, h)
 }
 
@@ -88,13 +97,25 @@ func (a *Access) renewOperator(ctx context.Context, h hubclient.Hub) error {
 	if err != nil {
 		return fmt.Errorf("make a token for users: %w", err)
 	}
+	a.marks.AddToken(SecretToken, t.SecretID)
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.operator.SecretID != "" {
 		a.former = append(a.former, a.operator)
 	}
 	a.operator = t
+	a.mu.Unlock()
+	a.useOneTimeToken(ctx, a.Operator(h))
 	return nil
+}
+
+// useOneTimeToken makes a one-time token at a hub, and exchanges it. An error does not matter: the next token is tried too.
+func (a *Access) useOneTimeToken(ctx context.Context, h hubclient.Hub) {
+	var made api.OneTimeTokenAnswer
+	if err := h.Call(ctx, http.MethodPost, "/v1/acl/token/onetime", nil, &made); err != nil {
+		return
+	}
+	a.marks.AddToken(SecretOneTime, made.OneTimeToken.OneTimeSecretID)
+	_ = h.As("").Call(ctx, http.MethodPost, "/v1/acl/token/onetime/exchange", api.OneTimeTokenExchange{OneTimeSecretID: made.OneTimeToken.OneTimeSecretID}, nil)
 }
 
 // revokeOperator deletes the users' token at a hub, while they use it.

@@ -18,17 +18,13 @@ import (
 	"skerry/fleet"
 )
 
-// secretMark begins the value of each variable of a run. Nothing else has it, so that a value is found wherever it is in
+// variableMark begins the value of each variable of a run. Nothing else has it, so that a value is found wherever it is in
 // clear.
-const secretMark = "mArKeD-sEcReT-"
-
-// SecretMarks returns texts that are in no file and no message in clear, apart from those that a task renders or an edge
-// needs: what all values of variables have, and the secret of the management token.
-func SecretMarks() []string { return []string{secretMark, managementSecret} }
+const variableMark = "mArKeD-sEcReT-"
 
 // SecretNumber returns the number of a variable's value in a run; 0: no user of the run wrote it.
 func SecretNumber(items map[string]string) int {
-	text, ok := strings.CutPrefix(items[schedule.SecretItem], secretMark)
+	text, ok := strings.CutPrefix(items[schedule.SecretItem], variableMark)
 	n, err := strconv.Atoi(text)
 	if !ok || err != nil {
 		return 0
@@ -84,7 +80,7 @@ func (u *Users) nextSecretNumber() int {
 
 // secretItems returns the items of a variable's value with a number.
 func secretItems(n int) fleet.VariableItems {
-	return fleet.VariableItems{schedule.SecretItem: secretMark + strconv.Itoa(n)}
+	return fleet.VariableItems{schedule.SecretItem: variableMark + strconv.Itoa(n)}
 }
 
 // ensureSecret writes the variable of a step's job, unless there is one, and repeats that until it is acknowledged.

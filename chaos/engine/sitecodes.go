@@ -46,6 +46,7 @@ func useSiteCode(ctx context.Context, p *Faults, edge string, _ schedule.Fault) 
 			return err
 		}
 		v.code, err = h.CreateSiteCode(ctx, api.SiteCodeRequest{Name: "a person at " + edge, Site: "*", Policies: []string{sitePolicy}, TTL: siteCodeTTL})
+		u.Marks.AddSiteCode(v.code.Code)
 		return err
 	})
 	if err != nil {

@@ -31,6 +31,8 @@ type Users struct {
 	Adapt func(*fleet.Job)
 	// Access has the users' tokens; nil: access control is off.
 	Access *Access
+	// Marks get the secrets that users make; nil: nobody searches for them.
+	Marks *SecretMarks
 
 	mu     sync.Mutex
 	wanted map[fleet.JobID]*fleet.Job // guarded by mu: each job as acknowledged last; nil: purged

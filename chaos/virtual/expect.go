@@ -47,9 +47,10 @@ func (r *run) updateExpectations() {
 func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) (err error) {
 	h := c.Hubs[0].Hub
 	if r.s.Access {
-		if r.users.Access, err = engine.BootstrapAccess(ctx, h); err != nil {
+		if r.users.Access, err = engine.BootstrapAccess(ctx, h, r.marks); err != nil {
 			return err
 		}
+		r.markJoinTokens(c)
 		h = r.users.Access.Manager(h)
 	}
 	for _, p := range r.s.Topology.Pools {

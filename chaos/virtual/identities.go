@@ -18,7 +18,8 @@ func (r *run) observeIdentities(e *Edge) {
 		return
 	}
 	ends := map[check.TaskKey]time.Duration{}
-	for _, d := range keeper.Held("") {
+	held := keeper.Held("")
+	for _, d := range held {
 		if d.Expires > 0 {
 			ends[check.TaskKey{Alloc: d.Alloc, Task: d.Task}] = time.Unix(d.Expires, 0).Sub(r.began)
 		}
@@ -28,6 +29,11 @@ func (r *run) observeIdentities(e *Edge) {
 	r.tokens[e.Name] = ends
 	r.mu.Unlock()
 	if !known || !maps.Equal(before, ends) {
+		for _, d := range held { // the edge may have signed it itself
+			if token, _, ok := keeper.Token(d.Alloc, d.Task, d.Name); ok {
+				r.marks.AddIdentity(token)
+			}
+		}
 		r.judgeAndRecord(check.Observation{Identity: &check.HeldIdentities{Edge: e.Name, Ends: ends}})
 	}
 }

@@ -59,6 +59,8 @@ type run struct {
 	expect   *engine.Expectations
 	faults   *engine.Faults
 	users    *engine.Users
+	marks    *engine.SecretMarks
+	searched *searchedWriter // the history's file; nil: there is none
 	began    time.Time
 	moves    atomic.Int64 // number of new addresses and clones so far; makes their names unique
 	making   atomic.Bool  // the cluster is being started: the schedule's time has not begun
@@ -73,7 +75,8 @@ type run struct {
 	held     map[string]map[string]int     // last observation of each edge's variables
 	// tokens is the last observation of each edge's identities.
 	tokens map[string]map[check.TaskKey]time.Duration
-	broke  []string // failures of the harness itself; each makes the run void
+	newest fleet.Index // of the entries that hubs have applied
+	broke  []string    // failures of the harness itself; each makes the run void
 }
 
 // Run plays the schedule and judges it. It must be called inside a bubble, and returns after the
@@ -101,12 +104,18 @@ func (p Play) openRun() (*run, error) {
 		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule),
 		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, held: map[string]map[string]int{}, tokens: map[string]map[check.TaskKey]time.Duration{},
 	}
-	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord}
+	r.marks = engine.NewSecretMarks()
+	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord, Marks: r.marks}
+	var file io.Writer
+	if p.History != nil {
+		r.searched = &searchedWriter{Writer: p.History, marks: r.marks}
+		file = r.searched
+	}
 	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(limits), Clock: r.observationTime, Found: p.Found}
 	r.faults = r.newFaults()
 	time.Sleep(time.Until(epoch))
 	var err error
-	r.recorder.History, err = history.NewWriter(p.History, history.Header{
+	r.recorder.History, err = history.NewWriter(file, history.Header{
 		Name: p.Name, Seed: r.s.Seed, Clock: history.Virtual, Start: time.Now(), Repeat: p.Repeat,
 		Versions: map[string]string{"go": runtime.Version()},
 		Hubs:     r.s.Topology.Hubs, Edges: edgeNames(r.s.Topology), Schedule: r.s.String(), Limits: limits,
@@ -212,7 +221,7 @@ func (r *run) clusterConfig() Config {
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
 		TemplatePoll: max(time.Minute, r.s.Length/looks), EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
-		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Answered: r.observeAnswer},
+		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Answered: r.observeAnswer, Rejected: r.searchRefusal},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{

@@ -2,7 +2,9 @@ package virtual
 
 import (
 	"bytes"
+	"compress/flate"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -10,12 +12,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"skerry/chaos/check"
 	"skerry/chaos/engine"
 	"skerry/chaos/schedule"
 	"skerry/fleet"
+	"skerry/hub"
+	"skerry/hub/state"
 	"skerry/internal/codec"
 	"skerry/syncproto"
 )
@@ -24,6 +29,8 @@ const (
 	// searchEvery is the interval at which a run with access control searches its files for secrets in clear.
 	searchEvery = 10 * time.Minute
 	searches    = 100 // the maximum number of searches in a run
+	// snapshotMagic begins a snapshot of a hub's state. One byte with its version follows, and deflated records.
+	snapshotMagic = "SKERRYST"
 )
 
 // observeVariables records the variables that the edge has, if they have changed since the last time in the life of its
@@ -73,31 +80,17 @@ func (e *Edge) variableReader() func(namespace, path string) (map[string]string,
 	return e.variable
 }
 
-// observeMessage records which variables a message to an edge has, has probes use its identities, and searches other
-// messages for secrets.
+// observeMessage records which variables a message to an edge has, has probes use its identities, and searches it for
+// secrets that it must not have.
 func (r *run) observeMessage(edge string, m syncproto.Message) {
 	if !r.s.Access {
 		return
 	}
-	if req, ok := m.(syncproto.Request); ok && req.Kind == syncproto.RequestVariables {
-		d := check.DeliveredVariables{Edge: edge}
-		for _, v := range req.Variables {
-			if v.Namespace == fleet.DefaultNamespace && !v.Deleted {
-				d.Paths = append(d.Paths, v.Path)
-			}
-		}
-		r.judgeAndRecord(check.Observation{Delivered: &d})
-		return
-	}
-	if req, ok := m.(syncproto.Request); ok && req.Kind == syncproto.RequestIdentities {
-		for _, d := range req.Identities {
-			if d.Expires > 0 {
-				r.users.KeepIdentity(d.Alloc, d.Token, time.Unix(d.Expires, 0))
-			}
-		}
-	}
-	switch m.(type) {
-	case syncproto.Desired, syncproto.Request:
+	var allowed []engine.SecretKind
+	switch m := m.(type) {
+	case syncproto.Request:
+		allowed = r.observeRequest(edge, m)
+	case syncproto.Desired, syncproto.Refused:
 	default:
 		return // it has no field for what hubs know of jobs
 	}
@@ -106,35 +99,88 @@ func (r *run) observeMessage(edge string, m syncproto.Message) {
 		r.recordHarnessFailure("encode a message to %s: %v", edge, err)
 		return
 	}
-	if hasSecret(b) {
-		r.judgeAndRecord(check.Observation{Search: &check.SecretSearch{Who: edge, Found: []string{fmt.Sprintf("a message of the type %s to it", m.FrameType())}}})
+	if kind := r.marks.Find(b, allowed...); kind != "" {
+		r.judgeAndRecord(check.Observation{Search: &check.SecretSearch{Who: edge, Found: []string{fmt.Sprintf("a message of the type %s to it: %s", m.FrameType(), kind)}}})
 	}
 }
 
-// hasSecret reports whether bytes have a secret in clear.
-func hasSecret(b []byte) bool {
-	for _, mark := range engine.SecretMarks() {
-		if bytes.Contains(b, []byte(mark)) {
-			return true
+// observeRequest records which variables a request to an edge has, and has probes use its identities. It returns the kinds of
+// secrets that the request may have.
+func (r *run) observeRequest(edge string, req syncproto.Request) []engine.SecretKind {
+	switch req.Kind {
+	case syncproto.RequestVariables:
+		d := check.DeliveredVariables{Edge: edge}
+		for _, v := range req.Variables {
+			if v.Namespace == fleet.DefaultNamespace && !v.Deleted {
+				d.Paths = append(d.Paths, v.Path)
+			}
 		}
+		r.judgeAndRecord(check.Observation{Delivered: &d})
+		return []engine.SecretKind{engine.SecretVariable} // the edge keeps them for its tasks
+	case syncproto.RequestIdentities:
+		for _, d := range req.Identities {
+			r.marks.AddIdentity(d.Token)
+			if d.Expires > 0 {
+				r.users.KeepIdentity(d.Alloc, d.Token, time.Unix(d.Expires, 0))
+			}
+		}
+		return []engine.SecretKind{engine.SecretIdentity} // the edge keeps them for its tasks
 	}
-	return false
+	return nil
 }
 
-// searchFiles searches all files of the run for secrets in clear: the data of hubs and edges, copies of it, and logs. It
-// leaves out what tasks render into their folders for secrets.
+// searchCommand searches a command that a hub applied for secrets, when the first hub applies it: the log has it for a short time.
+func (r *run) searchCommand(name string, a hub.Applied) {
+	if !r.s.Access || !r.isNewIndex(a.Index) {
+		return
+	}
+	b, err := state.Encode(a.Command)
+	if err != nil {
+		r.recordHarnessFailure("encode entry %d: %v", a.Index, err)
+		return
+	}
+	if kind := r.marks.Find(b); kind != "" {
+		r.judgeAndRecord(check.Observation{Search: &check.SecretSearch{Who: name, Found: []string{fmt.Sprintf("entry %d of the log, a %s: %s", a.Index, state.KindOf(a.Command), kind)}}})
+	}
+}
+
+// isNewIndex reports whether no hub has applied an entry before.
+func (r *run) isNewIndex(index fleet.Index) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	isNew := index > r.newest
+	r.newest = max(r.newest, index)
+	return isNew
+}
+
+// searchRefusal searches the error with which a hub answers a user. One about a variable's conflict shows the variable.
+func (r *run) searchRefusal(a check.Answer, body []byte) {
+	if !r.s.Access {
+		return
+	}
+	var allowed []engine.SecretKind
+	if a.Status == http.StatusConflict {
+		allowed = append(allowed, engine.SecretVariable)
+	}
+	if kind := r.marks.Find(body, allowed...); kind != "" {
+		r.judgeAndRecord(check.Observation{Search: &check.SecretSearch{Who: a.Hub, Found: []string{fmt.Sprintf("the error %d of %s %s: %s", a.Status, a.Verb, a.Object, kind)}}})
+	}
+}
+
+// searchFiles searches all files of the run, and its history, for secrets in clear: the data of hubs and edges, copies of it, and
+// logs. It leaves out secrets in the files that are there to have them (secretsAllowedIn).
 func (r *run) searchFiles() {
 	if !r.s.Access {
 		return
 	}
+	if r.c != nil {
+		r.markJoinTokens(r.c)
+	}
 	o := check.SecretSearch{}
 	err := filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() && isTaskSecrets(r.Dir, path) {
+		if err != nil {
 			if os.IsNotExist(err) {
 				return nil // it was removed meanwhile
-			}
-			if err == nil {
-				err = fs.SkipDir
 			}
 			return err
 		}
@@ -146,23 +192,90 @@ func (r *run) searchFiles() {
 			return nil //nolint:nilerr // it was removed meanwhile
 		}
 		o.Files++
-		if hasSecret(b) {
-			name, _ := filepath.Rel(r.Dir, path)
-			o.Found = append(o.Found, name)
+		name, _ := filepath.Rel(r.Dir, path)
+		if kind := r.searchFile(name, b); kind != "" {
+			o.Found = append(o.Found, fmt.Sprintf("%s: %s", name, kind))
 		}
 		return nil
 	})
 	if err != nil {
 		r.recordHarnessFailure("search the files of the run: %v", err)
 	}
+	if kind := r.searchHistory(); kind != "" {
+		o.Found = append(o.Found, fmt.Sprintf("the history: %s", kind))
+	}
 	r.judgeAndRecord(check.Observation{Search: &o})
 }
 
-// isTaskSecrets reports whether a folder below root is that for the secrets of a task: MEMBER/allocs/ALLOC/TASK/secrets.
-func isTaskSecrets(root, path string) bool {
-	name, err := filepath.Rel(root, path)
+// searchFile returns the kind of a secret in a file that must not have it; "": there is none. It inflates a snapshot of a hub's
+// state, as far as that is whole.
+func (r *run) searchFile(name string, b []byte) engine.SecretKind {
+	if deflated, ok := bytes.CutPrefix(b, []byte(snapshotMagic)); ok && len(deflated) > 0 {
+		b, _ = io.ReadAll(flate.NewReader(bytes.NewReader(deflated[1:]))) // after its version; it may be being written
+	}
+	return r.marks.Find(b, secretsAllowedIn(name)...)
+}
+
+// secretsAllowedIn returns the kinds of secrets that a file below the directory of the run is there to have.
+func secretsAllowedIn(name string) []engine.SecretKind {
 	parts := strings.Split(name, string(filepath.Separator))
-	return err == nil && len(parts) == 5 && parts[1] == "allocs" && parts[4] == "secrets"
+	switch {
+	case len(parts) > 5 && parts[1] == "allocs" && parts[4] == "secrets": // MEMBER/allocs/ALLOC/TASK/secrets/…: for the task
+		return []engine.SecretKind{engine.SecretVariable, engine.SecretIdentity}
+	case len(parts) == 2 && (parts[1] == edgeTokenFile || parts[1] == hubTokenFile): // MEMBER/join-token: for machines that join
+		return []engine.SecretKind{engine.SecretJoinToken}
+	}
+	return nil
+}
+
+// markJoinTokens adds the join tokens that the first hub has written to the secrets to search for.
+func (r *run) markJoinTokens(c *Cluster) {
+	for _, path := range []string{c.tokenFile(), c.hubTokenFile()} {
+		if b, err := os.ReadFile(path); err == nil {
+			r.marks.AddJoinToken(string(b))
+		}
+	}
+}
+
+// searchHistory returns the kind of a secret in what was written of the history so far; "": there is none.
+func (r *run) searchHistory() engine.SecretKind {
+	if r.searched == nil {
+		return ""
+	}
+	if err := r.recorder.History.Flush(); err != nil {
+		r.recordHarnessFailure("write the history: %v", err)
+	}
+	return r.searched.foundKind()
+}
+
+// searchedWriter passes what is written to the embedded Writer, and searches it for secrets. It keeps the end of the text, since a
+// secret may begin in one part and end in the next.
+type searchedWriter struct {
+	io.Writer
+	marks *engine.SecretMarks
+
+	mu    sync.Mutex
+	end   []byte            // guarded by mu
+	found engine.SecretKind // guarded by mu: the first one
+}
+
+// Write searches p and writes it.
+func (w *searchedWriter) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	if w.found == "" {
+		w.end = append(w.end, p...)
+		w.found = w.marks.Find(w.end)
+		w.end = append(w.end[:0], w.end[max(0, len(w.end)-w.marks.Longest()):]...)
+	}
+	w.mu.Unlock()
+	return w.Writer.Write(p)
+}
+
+// foundKind returns the kind of the first secret that was written; "": none was.
+func (w *searchedWriter) foundKind() engine.SecretKind {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.found
 }
 
 // observeIntruders records variables that probes wrote, by the states of the hubs.

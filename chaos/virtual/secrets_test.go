@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"bytes"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -12,36 +13,133 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/engine"
+	"skerry/chaos/history"
 	"skerry/chaos/schedule"
+	"skerry/fleet"
+	"skerry/hub"
 	"skerry/hub/audit"
+	"skerry/hub/state"
+	"skerry/syncproto"
 )
 
-// A value of a variable is found in any file but those in the folder of a task for its secrets.
+const (
+	variableValue = "mArKeD-sEcReT-17"
+	tokenSecret   = "0f0e0d0c-1111-4222-8333-444455556666"
+	joinToken     = "skr1.aGFzaA.tokenid.c2VjcmV0LW9mLWEtam9pbi10b2tlbg"
+	identityToken = "aGVhZGVy.Y2xhaW1z.c2lnbmF0dXJlLW9mLWFuLWlkZW50aXR5"
+)
+
+// searchedRun returns a run that knows one secret of each kind, and the violations that it finds.
+func searchedRun(tb testing.TB) (*run, *[]check.Violation) {
+	tb.Helper()
+	r := &run{Play: Play{Dir: tb.TempDir()}, s: schedule.Schedule{Access: true}, marks: engine.NewSecretMarks()}
+	r.marks.AddToken(engine.SecretToken, tokenSecret)
+	r.marks.AddJoinToken(joinToken)
+	r.marks.AddIdentity(identityToken)
+	seen := new([]check.Violation)
+	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(check.Limits{}), Clock: func() time.Duration { return time.Second }, Found: func(v check.Violation) { *seen = append(*seen, v) }}
+	return r, seen
+}
+
+// A secret is found in any file but those that are there to have it.
 func TestSecretsAreFoundInFiles(t *testing.T) {
-	for name, found := range map[string]bool{
-		"hub-1/raft/log/1.wal":                   true,
-		"hub-1.log":                              true,
-		"copy-10m0s-hub-1/state.db":              true,
-		"edge-1/journal.db-wal":                  true,
-		"edge-1/allocs/a1/main/local/value":      true,
-		"edge-1/allocs/a1/main/secrets/value":    false,
-		"edge-1/allocs/a1/main/secrets/sub/file": false,
+	var snapshot bytes.Buffer
+	store := state.New()
+	store.Apply(1, state.Pool{Pool: fleet.Pool{Name: "pool", Description: tokenSecret}})
+	if err := store.Persist(&snapshot); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, text string
+		found      engine.SecretKind
+	}{
+		{"hub-1/raft/log/1.wal", variableValue, engine.SecretVariable},
+		{"hub-1.log", tokenSecret, engine.SecretToken},
+		{"copy-10m0s-hub-1/state.db", joinToken, engine.SecretJoinToken},
+		{"edge-1/journal.db-wal", identityToken, engine.SecretIdentity},
+		{"edge-1/allocs/a1/main/local/value", variableValue, engine.SecretVariable},
+		{"edge-1/allocs/a1/main/secrets/value", variableValue, ""},
+		{"edge-1/allocs/a1/main/secrets/sub/file", identityToken, ""},
+		{"edge-1/allocs/a1/main/secrets/value", variableValue + tokenSecret, engine.SecretToken},
+		{"hub-1/join-token", joinToken, ""},
+		{"hub-1/join-token", joinToken + tokenSecret, engine.SecretToken},
+		{"edge-1/identity/join-token", joinToken, engine.SecretJoinToken},
+		{"hub-1/audit/1.jsonl", "another-text-that-has-" + tokenSecret[1:], ""},
+		{"hub-1/raft/snapshots/1/state.bin", snapshot.String(), engine.SecretToken},
+		{"hub-1/raft/snapshots/1/state.bin", snapshot.String()[:9], ""},
 	} {
-		r := &run{Play: Play{Dir: t.TempDir()}, s: schedule.Schedule{Access: true}}
-		var seen []check.Violation
-		r.recorder = &engine.Recorder{Monitor: check.NewMonitor(check.Limits{}), Clock: func() time.Duration { return time.Second }, Found: func(v check.Violation) { seen = append(seen, v) }}
-		path := filepath.Join(r.Dir, name)
+		r, seen := searchedRun(t)
+		path := filepath.Join(r.Dir, tc.name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte("\x00\x01"+engine.SecretMarks()[0]+"17\x02"), 0o600); err != nil {
+		text := tc.text
+		if !strings.HasPrefix(text, snapshotMagic) {
+			text = "\x00\x01" + text + "\x02"
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		r.searchFiles()
-		if got := len(seen) == 1 && seen[0].Invariant == check.SecretsSealed && strings.Contains(seen[0].Message, name); got != found || !found && len(seen) > 0 {
-			t.Errorf("%s: %v", name, seen)
+		if tc.found == "" && len(*seen) == 0 {
+			continue
+		}
+		if got := *seen; len(got) != 1 || got[0].Invariant != check.SecretsSealed || !strings.Contains(got[0].Message, tc.name+": "+string(tc.found)) {
+			t.Errorf("%s with %q: %v, want %q", tc.name, tc.text, got, tc.found)
 		}
 	}
+}
+
+// A secret is found in messages to edges, commands, errors and the history. A request that delivers secrets may have those alone.
+func TestSecretsAreFoundInMessages(t *testing.T) {
+	for name, tc := range map[string]struct {
+		search func(r *run)
+		found  engine.SecretKind
+	}{
+		"variables":           {func(r *run) { r.observeMessage("edge-1", variables(variableValue)) }, ""},
+		"token in a variable": {func(r *run) { r.observeMessage("edge-1", variables(tokenSecret)) }, engine.SecretToken},
+		"identity in a variable": {func(r *run) {
+			r.observeMessage("edge-1", variables("from-now-on.the-signature-of-it"))
+			r.observeMessage("edge-1", syncproto.Request{Kind: syncproto.RequestIdentities, Identities: []syncproto.DeliveredIdentity{{Token: "from-now-on.the-signature-of-it"}}})
+			r.observeMessage("edge-1", variables("from-now-on.the-signature-of-it"))
+		}, engine.SecretIdentity},
+		"refusal": {func(r *run) { r.observeMessage("edge-1", syncproto.Refused{Message: joinToken}) }, engine.SecretJoinToken},
+		"command": {func(r *run) {
+			r.searchCommand("hub-1", hub.Applied{Index: 7, Command: state.JobRegister{Job: &fleet.Job{Name: tokenSecret}}})
+			r.searchCommand("hub-2", hub.Applied{Index: 7, Command: state.JobRegister{Job: &fleet.Job{Name: tokenSecret}}})
+		}, engine.SecretToken},
+		"error":               {func(r *run) { r.searchRefusal(check.Answer{Status: 403}, []byte("no "+tokenSecret)) }, engine.SecretToken},
+		"conflict":            {func(r *run) { r.searchRefusal(check.Answer{Status: 409}, []byte(variableValue)) }, ""},
+		"token in a conflict": {func(r *run) { r.searchRefusal(check.Answer{Status: 409}, []byte(tokenSecret)) }, engine.SecretToken},
+		"history": {func(r *run) {
+			r.searched = &searchedWriter{Writer: io.Discard, marks: r.marks}
+			var err error
+			if r.recorder.History, err = history.NewWriter(r.searched, history.Header{Clock: history.Virtual}); err != nil {
+				panic(err)
+			}
+			r.recorder.Note("edge-1", tokenSecret)
+			r.searchFiles()
+		}, engine.SecretToken},
+		"history in two parts": {func(r *run) {
+			r.searched = &searchedWriter{Writer: io.Discard, marks: r.marks}
+			_, _ = io.WriteString(r.searched, "xyz"+tokenSecret[:9])
+			_, _ = io.WriteString(r.searched, tokenSecret[9:])
+			r.recorder.History, _ = history.NewWriter(r.searched, history.Header{Clock: history.Virtual})
+			r.searchFiles()
+		}, engine.SecretToken},
+	} {
+		r, seen := searchedRun(t)
+		r.users = &engine.Users{}
+		tc.search(r)
+		if got := *seen; tc.found == "" && len(got) > 0 || tc.found != "" && (len(got) != 1 || !strings.Contains(got[0].Message, string(tc.found))) {
+			t.Errorf("%s: %v, want %q", name, got, tc.found)
+		}
+	}
+}
+
+// variables returns the request that delivers a variable.
+func variables(value string) syncproto.Request {
+	return syncproto.Request{Kind: syncproto.RequestVariables, Variables: []syncproto.DeliveredVariable{{Path: "p", Items: []byte(value)}}}
 }
 
 // The audit of a hub is read over its files. One that lost or changed an entry is broken.

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -31,28 +32,27 @@ type Observers struct {
 	// Answered is called with each answer of a hub to a change that a user asked for, and with each such request that got
 	// none (a status of 0).
 	Answered func(check.Answer)
+	// Rejected is called with each answer of a hub that is an error, and with its body.
+	Rejected func(a check.Answer, body []byte)
 }
 
-// answerObserver returns what wraps the sender of requests to the hub of that name; nil without an Answered callback.
+// answerObserver returns what wraps the sender of requests to the hub of that name; nil without a callback for answers.
 func (t Observers) answerObserver(name string) func(http.RoundTripper) http.RoundTripper {
-	if t.Answered == nil {
+	if t.Answered == nil && t.Rejected == nil {
 		return nil
 	}
-	return func(sends http.RoundTripper) http.RoundTripper { return answerTap{sends, name, t.Answered} }
+	return func(sends http.RoundTripper) http.RoundTripper { return answerTap{sends, name, t} }
 }
 
-// answerTap tells of the answers to changes that pass through it.
+// answerTap tells of the answers that pass through it.
 type answerTap struct {
-	sends    http.RoundTripper
-	hub      string
-	answered func(check.Answer)
+	sends     http.RoundTripper
+	hub       string
+	observers Observers
 }
 
 // RoundTrip sends a request, and tells of its answer.
 func (t answerTap) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method == http.MethodGet {
-		return t.sends.RoundTrip(req)
-	}
 	o, began := check.Answer{Hub: t.hub, Verb: req.Method, Object: req.URL.Path}, time.Now()
 	resp, err := t.sends.RoundTrip(req)
 	o.Took = time.Since(began)
@@ -62,8 +62,31 @@ func (t answerTap) RoundTrip(req *http.Request) (*http.Response, error) {
 			o.Index = fleet.Index(index)
 		}
 	}
-	t.answered(o)
+	if t.observers.Answered != nil && req.Method != http.MethodGet {
+		t.observers.Answered(o)
+	}
+	if t.observers.Rejected != nil && err == nil && o.Status >= http.StatusBadRequest {
+		resp.Body = &observedBody{ReadCloser: resp.Body, rejected: func(text []byte) { t.observers.Rejected(o, text) }}
+	}
 	return resp, err
+}
+
+// observedBody is the body of an answer. It calls rejected with what was read of it when it is closed.
+type observedBody struct {
+	io.ReadCloser
+	text     []byte
+	rejected func(text []byte)
+}
+
+func (b *observedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.text = append(b.text, p[:n]...)
+	return n, err
+}
+
+func (b *observedBody) Close() error {
+	b.rejected(b.text)
+	return b.ReadCloser.Close()
 }
 
 // messageObserver returns the Received callback for the edge of that name; nil if there is none.

@@ -30,8 +30,9 @@ func (r *run) recordHarnessFailure(format string, args ...any) {
 	r.broke = append(r.broke, fmt.Sprintf(format, args...))
 }
 
-// observeApplied records a command that the hub of that name applied.
+// observeApplied records a command that the hub of that name applied, and searches it for secrets.
 func (r *run) observeApplied(name string, a hub.Applied) {
+	r.searchCommand(name, a)
 	r.judgeAndRecord(check.Observation{Applied: observe.Applied(name, a, r.recorder.Monitor.Wants(a.Index))})
 }
 
