@@ -2,7 +2,6 @@ package operator
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,7 +22,7 @@ func listKeysCommand(s *command.Session) *cobra.Command {
 func writeKeys(out *console.Output, keys []fleet.RootKey) {
 	console.List[fleet.RootKey]{
 		Heads: []string{"KEY", "STATE", "CREATED"},
-		Row:   func(k fleet.RootKey) []any { return []any{k.KeyID, k.State, time.Unix(0, k.CreateTime)} },
+		Row:   func(k fleet.RootKey) []any { return []any{k.KeyID, k.State, console.LocalNano(k.CreateTime)} },
 	}.Write(out, keys)
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -26,8 +25,6 @@ const formatHelp = "table, json, hcl, none or go-template (with --template)"
 func addFormat(c *cobra.Command, format *string, known string) {
 	c.Flags().StringVar(format, "out", "", "`format` of the output: "+known)
 }
-
-func unixTime(nanos int64) time.Time { return time.Unix(0, nanos) }
 
 // writeVariable writes a variable in a format; "" is JSON if the command writes JSON, and else a table.
 func writeVariable(out *console.Output, v fleet.Variable, format string) error {
@@ -48,8 +45,8 @@ func writeTable(out *console.Output, v fleet.Variable) {
 	t := console.NewTable()
 	t.Add("Namespace", v.Namespace)
 	t.Add("Path", v.Path)
-	t.Add("Created", unixTime(v.CreateTime))
-	t.Add("Modified", unixTime(v.ModifyTime))
+	t.Add("Created", console.LocalNano(v.CreateTime))
+	t.Add("Modified", console.LocalNano(v.ModifyTime))
 	t.Add("Check index", uint64(v.ModifyIndex))
 	if v.Lock != nil {
 		t.AddSet("Lock ID", v.Lock.ID)

@@ -62,7 +62,7 @@ func writeList(out *console.Output, list []fleet.VariableMeta, terse bool) {
 	}
 	console.List[fleet.VariableMeta]{
 		None: "No variables", Heads: []string{"PATH", "LOCKED", "MODIFIED"},
-		Row:       func(v fleet.VariableMeta) []any { return []any{v.Path, v.Lock != nil, unixTime(v.ModifyTime)} },
+		Row:       func(v fleet.VariableMeta) []any { return []any{v.Path, v.Lock != nil, console.LocalNano(v.ModifyTime)} },
 		Namespace: func(v fleet.VariableMeta) string { return v.Namespace },
 	}.Write(out, list)
 }
