@@ -253,8 +253,8 @@ func (t *task) endTask(how string, exit drivers.Exit) bool {
 	}
 	exit.FinishedAt = time.Now()
 	t.exit, t.ended = exit, true
+	t.machine.emitEvent(Event{ID: t.id, What: how, Exit: exit}) // before anybody can start it again
 	close(t.done)
-	t.machine.emitEvent(Event{ID: t.id, What: how, Exit: exit})
 	return true
 }
 

@@ -163,3 +163,27 @@ func TestAWatchedWorldTells(t *testing.T) {
 		t.Errorf("told %q, want %q", told, want)
 	}
 }
+
+// Whoever waits for a task's end can start it again. The watcher hears of the end before.
+func TestAnEndIsToldBeforeWaitersGoOn(t *testing.T) {
+	var task drivers.Task
+	told := false
+	world := sim.NewWatchedSimMachine(func(e sim.Event) {
+		if e.What == sim.Stopped {
+			if told = true; task.Ended() {
+				t.Error("the task could be started again before the watcher heard of its end")
+			}
+		}
+	})
+	d := sim.New(world)
+	if _, err := d.Start(t.Context(), drivers.TaskConfig{ID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if task, err = d.Recover(t.Context(), drivers.TaskConfig{ID: "a"}, drivers.Handle{Driver: sim.Name, TaskID: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := task.Stop(t.Context(), "", 0); err != nil || !told || !task.Ended() {
+		t.Fatalf("%v, told %t, ended %t", err, told, task.Ended())
+	}
+}
