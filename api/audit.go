@@ -14,12 +14,12 @@ type AuditEntry struct {
 	Hub    fleet.HubID
 	Actor  AuditActor
 	Source string // address of the client
-	// Verb is the method of the request, EXEC for a command in a task, or LOST for Lost entries that a full disk took. That
-	// of an action on an edge is in small letters, such as stop.
+	// Verb is the method of the request, EXEC for a command or action in a task, or LOST for Lost entries that a full disk
+	// took. That of an action on an edge is in small letters, such as stop.
 	Verb      string
 	Object    string      `json:",omitempty"` // path of the request
 	Namespace string      `json:",omitempty"` // that the request names
-	Status    int         `json:",omitempty"` // of HTTP
+	Status    int         `json:",omitempty"` // of HTTP; 101: the command is handed to its node
 	Code      fleet.Code  `json:",omitempty"` // of an error
 	Index     fleet.Index `json:",omitempty"` // of the state, where the answer has one
 	Lost      uint64      `json:",omitempty"`

@@ -69,15 +69,16 @@ type accessFixture struct {
 	*listFixture
 	names   *strings.Replacer // of values in paths
 	headers http.Header       // that each request has, besides its token
+	audit   *keptAudit
 }
 
 func newAccessFixture(t *testing.T) *accessFixture {
-	f := &accessFixture{listFixture: newListFixture(t)}
+	f := &accessFixture{listFixture: newListFixture(t), audit: &keptAudit{}}
 	h, v := frozenHub{f.hub}, f.hub.store.View()
 	f.hub.pieces = refuseUnsupported
 	a, err := hubapi.New(hubapi.Config{
 		State: f.hub.store, Cluster: h, Edges: h, Jobs: h, Garbage: h, Events: h, Secrets: frozenSecrets{secretsOf(f.hub)}, Locks: locksOf(f.hub), Hosts: append(testHosts, "127.0.0.1"),
-		Drivers: validate.KnownDrivers{Names: []string{"sim"}}, Access: access.New(access.Config{State: f.hub.store}), Logins: loginsOf(f.hub),
+		Drivers: validate.KnownDrivers{Names: []string{"sim"}}, Access: access.New(access.Config{State: f.hub.store}), Logins: loginsOf(f.hub), Audit: f.audit,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -328,7 +329,7 @@ func (f *accessFixture) checkEndpoint(e hubapi.Endpoint, method string) {
 	}
 }
 
-// TestExecIsGuarded opens websockets for commands.
+// TestExecIsGuarded opens websockets for commands. The audit has each refusal.
 func TestExecIsGuarded(t *testing.T) {
 	f := newAccessFixture(t)
 	srv := httptest.NewServer(f.api)
@@ -345,14 +346,16 @@ func TestExecIsGuarded(t *testing.T) {
 		secret string
 		status int // of HTTP, or of the close frame
 		says   string
+		audit  string
 	}{
-		{"", 403, "Permission denied"},
-		{"wrong", 403, "ACL token not found"},
-		{"other", 4404, "not found"},
-		{"read", 4403, "alloc-exec"},
-		{"exec", 4403, "alloc-node-exec"}, // the driver sim does not isolate
-		{"both", 4500, ""},                // the fake edge has no command
+		{"", 403, "Permission denied", "EXEC 403 forbidden"},
+		{"wrong", 403, "ACL token not found", "EXEC 403 forbidden"},
+		{"other", 4404, "not found", "EXEC 404 not_found other"},
+		{"read", 4403, "alloc-exec", "EXEC 403 forbidden read"},
+		{"exec", 4403, "alloc-node-exec", "EXEC 403 forbidden exec"},    // the driver sim does not isolate
+		{"both", 4500, "", "EXEC 101  both, EXEC 500 unavailable both"}, // the fake edge has no command
 	} {
+		f.audit.entries = nil
 		header := http.Header{"X-Nomad-Token": {tc.secret}}
 		f.hub.talk = refuseTalk
 		conn, resp, err := websocket.DefaultDialer.DialContext(t.Context(), "ws"+strings.TrimPrefix(srv.URL, "http")+f.pathOf("/v1/client/allocation/{id}/exec"), header)
@@ -360,9 +363,11 @@ func TestExecIsGuarded(t *testing.T) {
 			if resp == nil || resp.StatusCode != tc.status {
 				t.Errorf("token %q: %v", tc.secret, err)
 			}
+			f.audit.check(t, tc.audit)
 			continue
 		}
 		_, _, err = conn.ReadMessage()
+		f.audit.check(t, tc.audit)
 		if closed, ok := err.(*websocket.CloseError); !ok || closed.Code != tc.status || !strings.Contains(closed.Text, tc.says) {
 			t.Errorf("token %q: %v, want %d %q", tc.secret, err, tc.status, tc.says)
 		}

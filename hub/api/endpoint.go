@@ -136,7 +136,7 @@ func (a *API) serveEndpoints(endpoints []endpoint) error {
 			return fmt.Errorf("make the HTTP API: the endpoint %s %s does not declare what it requires", e.methods, e.path)
 		}
 		for _, route := range e.routerPatterns() {
-			a.byRoute[route] = a.guardEndpoint(e)
+			a.byRoute[route] = applyAuditRule(route, a.guardEndpoint(e))
 			if !ambiguous[route] {
 				a.mux.HandleFunc(route, a.byRoute[route])
 			}

@@ -70,7 +70,8 @@ func (a *API) serveWebsocket(w http.ResponseWriter, r *http.Request, findRequest
 	conn, err := execUpgrade.Upgrade(w, r, nil)
 	if err != nil {
 		a.cfg.Log.Debug("websocket not opened", "error", err)
-		return // Upgrade has answered
+		noteExec(r, fleet.Errorf(fleet.CodeInvalid, "open the websocket: %w", err))
+		return // Upgrade has answered, or has closed the connection
 	}
 	defer conn.Close()
 	err = a.runOverWebsocket(r, &execConn{conn: conn}, findRequest)
@@ -129,16 +130,32 @@ func websocketRequest(r *http.Request, kind, command string) (syncproto.Request,
 	return req, nil
 }
 
-// runOverWebsocket runs a command on an edge: it copies input and output between client and edge until the command
-// has ended or one side is gone. It waits for its goroutines before it returns.
+// runOverWebsocket finds the command that a client asks for, and runs it. The request is in the audit before the edge
+// has it.
 func (a *API) runOverWebsocket(r *http.Request, client *execConn, findRequest func() (allocRequest, error)) error {
-	if err := client.readHandshake(r.URL.Query().Get("ws_handshake") == "true"); err != nil {
-		return err
+	var to allocRequest
+	err := client.readHandshake(r.URL.Query().Get("ws_handshake") == "true")
+	if err == nil {
+		to, err = findRequest()
 	}
-	to, err := findRequest()
+	noteExec(r, err)
 	if err != nil {
 		return err
 	}
+	if err = a.runOnEdge(r, client, to); errors.As(err, new(edgeError)) {
+		noteExec(r, err) // a second entry: the command did not run, or not to its end
+	}
+	return err
+}
+
+// edgeError says that an edge could not be asked to run a command, or that the edge failed to run it.
+type edgeError struct{ error }
+
+func (e edgeError) Unwrap() error { return e.error }
+
+// runOnEdge has the edge run a command, and copies its input and output until it has ended or one side is gone.
+// It waits for its goroutines before it returns.
+func (a *API) runOnEdge(r *http.Request, client *execConn, to allocRequest) error {
 	r, stop := a.whileGranted(r)
 	defer stop()
 	ctx, cancel := context.WithCancel(r.Context())
@@ -146,10 +163,10 @@ func (a *API) runOverWebsocket(r *http.Request, client *execConn, findRequest fu
 	edge, err := a.cfg.Edges.Talk(ctx, to.alloc.NodeID, to.req)
 	if fleet.CodeOf(err) == fleet.CodeUnsupported { // the edge is of an older release
 		e := fleet.AsError(err)
-		return fleet.Errorf(e.Code, "node %s: %s", to.alloc.NodeName, e.Message).WithHint("%s", e.Hint)
+		err = fleet.Errorf(e.Code, "node %s: %s", to.alloc.NodeName, e.Message).WithHint("%s", e.Hint)
 	}
 	if err != nil {
-		return err
+		return edgeError{err}
 	}
 	defer edge.Close()
 	var serving sync.WaitGroup
@@ -323,7 +340,7 @@ func (c *execConn) forwardOutput(edge io.Reader) error {
 			return fleet.Errorf(fleet.CodeFrameBad, "run a command: the node sent an unexpected frame of type %s", m.FrameType())
 		}
 		if said.Error != nil {
-			return said.Error
+			return edgeError{said.Error}
 		}
 		if err := c.writeOutput(said); err != nil || said.Exited {
 			return err

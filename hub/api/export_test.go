@@ -13,6 +13,7 @@ import (
 type Endpoint struct {
 	Methods  []string // none: all
 	Path     string
+	Routes   []string // as the router has them
 	Requires string
 	Kind     acl.Kind
 	Any      []acl.Capability
@@ -22,7 +23,7 @@ type Endpoint struct {
 func (a *API) Endpoints() []Endpoint {
 	var all []Endpoint
 	for _, e := range a.endpoints {
-		all = append(all, Endpoint{strings.Fields(e.methods), e.path, e.requires.String(), e.requires.kind, e.requires.any})
+		all = append(all, Endpoint{strings.Fields(e.methods), e.path, e.routerPatterns(), e.requires.String(), e.requires.kind, e.requires.any})
 	}
 	return all
 }
@@ -47,6 +48,15 @@ var (
 	IsIgnoredKey = isIgnored
 	WhyFixed     = whyFixed
 )
+
+// AuditRules says which routes are in the audit, of those that have a rule.
+var AuditRules = func() map[string]bool {
+	audited := map[string]bool{}
+	for route, rule := range auditRules {
+		audited[route] = rule != auditRefusals
+	}
+	return audited
+}()
 
 // RefuseUnknownKeys refuses keys for which a type has no field, as the endpoints do.
 func RefuseUnknownKeys(b []byte, v any) error {
