@@ -31,8 +31,10 @@ type AuditEntry struct {
 
 // AuditActor is who asked. All is empty where a hub lets in everybody.
 type AuditActor struct {
-	Accessor    string `json:",omitempty"` // of the token
-	Certificate string `json:",omitempty"` // common name of the client's verified certificate
+	Accessor string `json:",omitempty"` // of the token
+	// Roles are the names of the token's roles when the request came, sorted.
+	Roles       []string `json:",omitempty"`
+	Certificate string   `json:",omitempty"` // common name of the client's verified certificate
 	// Workload is the subject of the identity that a task has shown, and AllocID its allocation.
 	Workload string        `json:",omitempty"`
 	AllocID  fleet.AllocID `json:",omitempty"`

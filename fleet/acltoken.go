@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Types of an ACLToken.
 const (
@@ -22,6 +25,16 @@ type ACLToken struct {
 	ExpirationTime *time.Time `json:",omitempty"` // nil: never
 	CreateIndex    Index
 	ModifyIndex    Index
+}
+
+// RoleNames returns the names of the token's roles, sorted; nil: it has none.
+func (t *ACLToken) RoleNames() []string {
+	var names []string
+	for _, link := range t.Roles {
+		names = append(names, link.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // ACLTokenRole is the link of a token to a role. Name is the role's at the time of reading.

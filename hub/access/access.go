@@ -49,6 +49,7 @@ type Config struct {
 type Actor struct {
 	Accessor string   // of the token; "": anonymous, or access control is off
 	Name     string   // of the token
+	Roles    []string // names of the token's roles, sorted
 	Policies []string // with those of its roles, sorted; none of a management token
 	ACL      *acl.ACL
 	Token    *fleet.ACLToken  // nil: no token
@@ -204,7 +205,7 @@ func (r *Resolver) newActor(v *state.View, row *state.ACLTokenRecord) *Actor {
 		return &Actor{Policies: []string{AnonymousPolicy}}
 	}
 	shown := v.ACLTokenShown(row)
-	return &Actor{Accessor: row.AccessorID, Name: row.Name, Policies: policiesOf(v, &shown), Token: &shown}
+	return &Actor{Accessor: row.AccessorID, Name: row.Name, Roles: shown.RoleNames(), Policies: policiesOf(v, &shown), Token: &shown}
 }
 
 // keepActor gives a new actor its ACL, and keeps it unless the view is older than what is kept.

@@ -97,11 +97,13 @@ func TestResolve(t *testing.T) {
 	changed.Hash, changed.Roles = nil, []fleet.ACLTokenRole{{ID: "r1"}}
 	c.mustApply(state.ACLTokenStore{Token: changed})
 	actor := c.mustAllow(secret(1), acl.SubmitJob, true)
-	if !slices.Equal(actor.Policies, []string{"gone", "read", "write"}) || actor.Token.Roles[0].Name != "writers" || actor.Token.SecretID != "" {
+	if !slices.Equal(actor.Policies, []string{"gone", "read", "write"}) || !slices.Equal(actor.Roles, []string{"writers"}) || actor.Token.Roles[0].Name != "writers" || actor.Token.SecretID != "" {
 		t.Errorf("the actor of a role: %+v", actor)
 	}
-	c.mustApply(state.ACLRoleStore{Role: fleet.ACLRole{ID: "r1", Name: "writers", Policies: []fleet.ACLRolePolicy{{Name: "read"}}}})
-	c.mustAllow(secret(1), acl.SubmitJob, false)
+	c.mustApply(state.ACLRoleStore{Role: fleet.ACLRole{ID: "r1", Name: "readers", Policies: []fleet.ACLRolePolicy{{Name: "read"}}}})
+	if actor := c.mustAllow(secret(1), acl.SubmitJob, false); !slices.Equal(actor.Roles, []string{"readers"}) {
+		t.Errorf("the actor of a renamed role: %+v", actor)
+	}
 	c.storePolicy("read", `namespace "default" { policy = "write" }`)
 	c.mustAllow(secret(1), acl.SubmitJob, true)
 	c.storePolicy("write", "of a newer release")

@@ -403,22 +403,35 @@ func TestACLWhy(t *testing.T) {
 	mustFailWith(t, fmt.Errorf("%s", why(c, "other", "kind=node&capability=read")), "404")
 }
 
-// The audit says whose token a request had, also one that was refused, and has no secret.
+// The audit says whose token a request had, also one that was refused, and the roles that the token had then.
 func TestAuditNamesTheToken(t *testing.T) {
 	a := newACLHub(t)
 	c, boot := a.mustBootstrap()
 	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }`}, nil)
 	mustSucceed(t, err)
-	reader, made := a.mustMake(c, &nomad.ACLToken{Policies: []string{"read"}})
+	var roles []*nomad.ACLTokenRoleLink
+	for _, name := range []string{"ops", "night"} {
+		role, _, err := c.ACLRoles().Create(&nomad.ACLRole{Name: name, Policies: []*nomad.ACLRolePolicyLink{{Name: "read"}}}, nil)
+		mustSucceed(t, err)
+		roles = append(roles, &nomad.ACLTokenRoleLink{ID: role.ID})
+	}
+	reader, made := a.mustMake(c, &nomad.ACLToken{Roles: append(roles, roles[0])})
+	_, _, err = reader.Nodes().List(nil)
+	mustFailWith(t, err, "403")
+	_, err = c.ACLRoles().Delete(roles[1].ID, nil)
+	mustSucceed(t, err)
 	_, _, err = reader.Nodes().List(nil)
 	mustFailWith(t, err, "403")
 	_, _, err = a.clientOf("").Nodes().List(nil)
 	mustFailWith(t, err, "403")
 	var got []string
 	for _, e := range a.audit.entries {
-		got = append(got, fmt.Sprintf("%s %s %d %s", e.Verb, e.Object, e.Status, strings.NewReplacer(boot.AccessorID, "boot", made.AccessorID, "reader").Replace(e.Actor.Accessor)))
+		got = append(got, fmt.Sprintf("%s %s %d %s %s", e.Verb, strings.Replace(e.Object, roles[1].ID, "ID", 1), e.Status, strings.NewReplacer(boot.AccessorID, "boot", made.AccessorID, "reader").Replace(e.Actor.Accessor), e.Actor.Roles))
 	}
-	want := []string{"PUT /v1/acl/bootstrap 200 ", "PUT /v1/acl/policy/read 200 boot", "PUT /v1/acl/token 200 boot", "GET /v1/nodes 403 reader", "GET /v1/nodes 403 "}
+	want := []string{
+		"PUT /v1/acl/bootstrap 200  []", "PUT /v1/acl/policy/read 200 boot []", "PUT /v1/acl/role 200 boot []", "PUT /v1/acl/role 200 boot []",
+		"PUT /v1/acl/token 200 boot []", "GET /v1/nodes 403 reader [night ops]", "DELETE /v1/acl/role/ID 200 boot []", "GET /v1/nodes 403 reader [ops]", "GET /v1/nodes 403  []",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
 	}

@@ -124,13 +124,13 @@ func auditedAnswerOf(r *http.Request) *auditedAnswer {
 	return answer
 }
 
-// noteActor has the audit's entry of a request say whose token it has; nil: nobody's.
+// noteActor has the audit's entry of a request say whose token it has, and the roles of that; nil: nobody's.
 func noteActor(r *http.Request, actor *access.Actor) {
 	answer := auditedAnswerOf(r)
 	if answer == nil || actor == nil {
 		return
 	}
-	answer.entry.Actor.Accessor = actor.Accessor
+	answer.entry.Actor.Accessor, answer.entry.Actor.Roles = actor.Accessor, actor.Roles
 	if w := actor.Workload; w != nil {
 		answer.entry.Actor.Workload, answer.entry.Actor.AllocID = w.Subject, w.AllocID
 	}

@@ -95,7 +95,7 @@ func (a *API) storeLogin(r *http.Request, token fleet.ACLToken) (any, fleet.Inde
 	if err != nil {
 		return nil, res.Index, err
 	}
-	noteActor(r, &access.Actor{Accessor: token.AccessorID})
+	noteActor(r, &access.Actor{Accessor: token.AccessorID, Roles: token.RoleNames()})
 	token.CreateIndex, token.ModifyIndex = res.Index, res.Index
 	return token, res.Index, nil
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -98,6 +99,8 @@ func TestLoginByNomadsClient(t *testing.T) {
 	if err != nil || rule.ID == "" || rule.CreateIndex == 0 {
 		t.Fatalf("the rule: %+v, %v", rule, err)
 	}
+	mustApply(t, a.hub, state.ACLRoleStore{Role: fleet.ACLRole{ID: "r", Name: "builders", Policies: []fleet.ACLRolePolicy{{Name: "read"}}}})
+	mustApply(t, a.hub, state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: "b", AuthMethod: "ci", BindType: fleet.ACLBindRole, BindName: "builders"}})
 	token, _, err := anybody.ACLAuth().Login(&nomad.ACLLoginRequest{AuthMethodName: "ci", LoginToken: raw}, nil)
 	if err != nil || token.Name != "ci-build-7" || token.Type != "client" || !token.Global || token.SecretID == "" || !token.ExpirationTime.Equal(a.now.Add(2*time.Hour)) {
 		t.Fatalf("the token: %+v, %v", token, err)
@@ -122,7 +125,7 @@ func TestLoginByNomadsClient(t *testing.T) {
 	a.checkLoginAudit(raw, token)
 }
 
-// checkLoginAudit checks the entries of logins: one succeeded, with the accessor of its token.
+// checkLoginAudit checks the entries of logins: one succeeded, with the accessor and the roles of its token.
 func (a *aclHub) checkLoginAudit(raw string, token *nomad.ACLToken) {
 	a.tb.Helper()
 	var got []string
@@ -134,12 +137,12 @@ func (a *aclHub) checkLoginAudit(raw string, token *nomad.ACLToken) {
 		if e.Object == "/v1/acl/login" {
 			who := "nobody"
 			if e.Actor.Accessor == token.AccessorID {
-				who = "the token"
+				who = fmt.Sprint("the token of ", e.Actor.Roles)
 			}
 			got = append(got, fmt.Sprint(e.Status, " ", who))
 		}
 	}
-	if text, want := strings.Join(got, ", "), "400 nobody, 400 nobody, 200 the token, 403 nobody, 404 nobody"; text != want {
+	if text, want := strings.Join(got, ", "), "400 nobody, 400 nobody, 200 the token of [builders], 403 nobody, 404 nobody"; text != want {
 		a.tb.Errorf("the audit of logins: %s, not %s", text, want)
 	}
 }
@@ -270,7 +273,7 @@ func TestLoginsAreBounded(t *testing.T) {
 		t.Errorf("a minute later: %d %s", status, body)
 	}
 	last := a.audit.entries[len(a.audit.entries)-1]
-	if last.Actor != (api.AuditActor{Accessor: token.AccessorID}) {
+	if !reflect.DeepEqual(last.Actor, api.AuditActor{Accessor: token.AccessorID}) {
 		t.Errorf("the audit: %+v", last)
 	}
 }

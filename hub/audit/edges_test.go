@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -96,7 +97,7 @@ func TestActionsOnEdges(t *testing.T) {
 		l.Append(api.AuditEntry{Verb: "PUT"})
 		c.follow(l, 0)
 		entries := mustRead(t, l, 1)
-		if len(entries) != 2 || entries[0].Verb != "stop" || entries[0].Source != "shop-17" || entries[0].Actor != (api.AuditActor{User: "anna", UID: "1000", Person: "Ann", SiteCode: "k7m2"}) || entries[0].Reason != "it smokes" {
+		if len(entries) != 2 || entries[0].Verb != "stop" || entries[0].Source != "shop-17" || !reflect.DeepEqual(entries[0].Actor, api.AuditActor{User: "anna", UID: "1000", Person: "Ann", SiteCode: "k7m2"}) || entries[0].Reason != "it smokes" {
 			t.Fatalf("entries %+v", entries)
 		}
 		if e := entries[1].Edge; e.NodeID != node || e.Seq != 2 || e.Chain != "x" || e.Prev != "ab" || !e.Time.Equal(time.Unix(5, 0)) || !e.Reported.Equal(time.Unix(0, 9)) {

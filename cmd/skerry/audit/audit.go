@@ -76,10 +76,8 @@ func listCommand(s *command.Session) *cobra.Command {
 			}
 			c.Out.Show(list, func() {
 				console.List[api.AuditEntry]{
-					None: "Nothing was asked of this hub.", Heads: []string{"ENTRY", "TIME", "ON SITE", "WHO", "FROM", "WHAT", "ANSWER"},
-					Row: func(e api.AuditEntry) []any {
-						return []any{e.Seq, console.LocalTime(e.Time), onSite(e), who(e.Actor), e.Source, what(e), answer(e)}
-					},
+					None: "Nothing was asked of this hub.", Heads: []string{"ENTRY", "TIME", "ON SITE", "WHO", "ROLES", "FROM", "WHAT", "ANSWER"},
+					Row: entryCells,
 				}.Write(c.Out, list)
 			})
 			return nil
@@ -88,6 +86,10 @@ func listCommand(s *command.Session) *cobra.Command {
 	c.Flags().Uint64Var(&after, "after", 0, "only entries after the one with this number")
 	c.Flags().IntVar(&last, "last", 100, "how many entries to list, the newest ones")
 	return c
+}
+
+func entryCells(e api.AuditEntry) []any {
+	return []any{e.Seq, console.LocalTime(e.Time), onSite(e), who(e.Actor), strings.Join(e.Actor.Roles, ", "), e.Source, what(e), answer(e)}
 }
 
 func who(a api.AuditActor) string {

@@ -3,6 +3,7 @@ package audit
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -62,6 +63,14 @@ func TestChangedAuditsAreFound(t *testing.T) {
 		if err := new(auditchain.Chain).SetHead(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// The list names the token and the roles that it had.
+func TestEntriesNameRoles(t *testing.T) {
+	e := api.AuditEntry{Verb: "PUT", Object: "/v1/jobs", Status: 200, Source: "192.0.2.9", Actor: api.AuditActor{Accessor: "a1", Roles: []string{"night", "ops"}, Certificate: "anna"}}
+	if got := fmt.Sprintf("%q", entryCells(e)[3:]); got != `["a1" "night, ops" "192.0.2.9" "PUT /v1/jobs" "200"]` {
+		t.Error(got)
 	}
 }
 
