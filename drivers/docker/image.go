@@ -113,8 +113,11 @@ func (d *Driver) pullImage(ctx context.Context, o *options, image string) error 
 	}
 	before := d.imagesBefore(limited)
 	err = d.pullOnce(limited, image, auth)
-	if err != nil && auth != "" && o.authSoftFail && limited.Err() == nil {
-		err = d.pullOnce(limited, image, "") // retry without credentials: the image may be public
+	if err != nil && auth != "" && o.authSoftFail && limited.Err() == nil { // the image may be public
+		with := daemonMessage(err)
+		if err = d.pullOnce(limited, image, ""); err != nil {
+			err = fmt.Errorf("with the credentials of auth: %s; without: %s", with, daemonMessage(err))
+		}
 	}
 	switch {
 	case err == nil:
@@ -154,10 +157,12 @@ func (d *Driver) pullHint(err error) string {
 	switch {
 	case contains("short-name"):
 		return podmanPullHint
-	case contains("unauthorized", "denied", "authentication required"):
+	case contains("unauthorized", "denied", "authentication required", "no basic auth credentials"):
 		return "check that the image exists, and the credentials in auth { username, password }"
 	case contains("manifest unknown", "not found", "no such image"):
 		return "check the image's name and tag: its registry has no such image"
+	case contains("verification failed", "did not match", "does not match", "invalid character"):
+		return "the registry sent other bytes than the image's digests say: check the digest of the image and the proxies on the way, or push the image again"
 	}
 	return "the registry must be reachable once; to start without it, load the image beforehand: " + d.cfg.Name + " load --input FILE"
 }
@@ -182,9 +187,13 @@ func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConf
 		return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: the file is not in the task's folder", o.load).
 			WithHint("fetch it with an artifact block, and write load = \"local/FILE\"")
 	}
+	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+		return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: the task's folder has no such file", o.load).
+			WithHint("fetch it with an artifact block, and options { archive = \"false\" }, which leaves the archive whole")
+	}
 	f, err := os.Open(file)
 	if err != nil {
-		return "", fleet.Errorf(fleet.CodeInvalid, "load image: %w", err)
+		return "", fleet.Errorf(fleet.CodeInvalid, "load image: %w", err).WithHint("let the user of the edge read the file")
 	}
 	defer f.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.pullTimeout)
@@ -192,12 +201,12 @@ func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConf
 	before := d.imagesBefore(ctx)
 	result, err := d.client.ImageLoad(ctx, f)
 	if err != nil {
-		return "", d.daemonError("load image from "+o.load, err)
+		return "", d.loadError(o.load, err)
 	}
 	defer result.Close()
 	loaded, err := loadedImage(result)
 	if err != nil {
-		return "", fleet.Errorf(fleet.CodeInvalid, "load image from %s: %w", o.load, err)
+		return "", d.loadError(o.load, err)
 	}
 	if image == "" {
 		image = loaded
@@ -210,7 +219,28 @@ func (d *Driver) loadImage(ctx context.Context, o *options, cfg drivers.TaskConf
 		WithHint("write the name that the image has in the file")
 }
 
-// loadedImage reads the daemon's answer to a load and returns the name or id of the last image in it.
+// loadRefusal is the daemon's reason not to take an image from a file.
+type loadRefusal string
+
+func (r loadRefusal) Error() string { return string(r) }
+
+// loadError explains why the image in a file was not loaded. A file that is no image is a permanent error.
+func (d *Driver) loadError(file string, err error) error {
+	doing := "load image from " + file
+	said, _, _ := strings.Cut(daemonMessage(err), "\n") // Podman lists all formats that it has tried
+	_, refused := errors.AsType[loadRefusal](err)
+	switch {
+	case strings.Contains(said, "no space left"):
+		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "%s: %s", doing, said).WithHint("free space on the disk with the daemon's images"))
+	case refused || strings.Contains(said, "payload does not match"):
+		return fleet.Errorf(fleet.CodeInvalid, "%s: %s", doing, strings.TrimSuffix(said, ":")).
+			WithHint("the file must be a whole archive of an image, as %s save makes it: check its size, and checksum in the artifact block", d.cfg.Name)
+	}
+	return d.daemonError(doing, err)
+}
+
+// loadedImage reads the daemon's answer to a load and returns the name or id of the last image in it. The error is a loadRefusal if the
+// daemon did not take the file.
 func loadedImage(r io.Reader) (string, error) {
 	name := ""
 	lines := json.NewDecoder(io.LimitReader(r, maxAnswer))
@@ -226,7 +256,7 @@ func loadedImage(r io.Reader) (string, error) {
 		case err != nil:
 			return "", fmt.Errorf("read the daemon's answer: %w", err)
 		case line.Error != "":
-			return "", errors.New(line.Error)
+			return "", loadRefusal(line.Error)
 		}
 		for _, prefix := range []string{"Loaded image: ", "Loaded image ID: ", "Loaded image(s): "} {
 			if found, ok := strings.CutPrefix(strings.TrimSpace(line.Stream), prefix); ok {

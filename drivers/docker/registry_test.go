@@ -33,6 +33,12 @@ type registry struct {
 	digest   string // of the manifest
 	blobs    map[string][]byte
 	layer    string // digest of the layer
+	config   string // digest of the image's configuration
+
+	// Set before the registry is asked.
+	password string // of the user "shop"; "": the registry asks for none
+	public   bool   // a token for the image is given to all who name no wrong password, as Docker Hub does
+	silent   bool   // it answers nothing
 
 	mu     sync.Mutex
 	layers int // times that the layer was fetched
@@ -73,10 +79,11 @@ func mustRegistry(tb testing.TB, d *daemon) *registry {
 		"architecture": "amd64", "os": "linux", "config": map[string]any{},
 		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{digestOf(files)}},
 	})
+	r.config = add(config)
 	const kind = "application/vnd.docker."
 	manifest := encode(map[string]any{
 		"schemaVersion": 2, "mediaType": kind + "distribution.manifest.v2+json",
-		"config": map[string]any{"mediaType": kind + "container.image.v1+json", "size": len(config), "digest": add(config)},
+		"config": map[string]any{"mediaType": kind + "container.image.v1+json", "size": len(config), "digest": r.config},
 		"layers": []any{map[string]any{"mediaType": kind + "image.rootfs.diff.tar.gzip", "size": layer.Len(), "digest": r.layer}},
 	})
 	r.digest = add(manifest)
@@ -101,12 +108,30 @@ func (r *registry) image(suffix string) string {
 func (r *registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	parts := strings.Split(q.URL.Path, "/")
 	last := parts[len(parts)-1]
+	if last == r.tag {
+		last = r.digest
+	}
+	user, password, sent := q.BasicAuth()
+	known := user == "shop" && password == r.password
+	refuse := func(challenge string) {
+		w.Header().Set("WWW-Authenticate", challenge)
+		w.WriteHeader(http.StatusUnauthorized)
+		_, _ = io.WriteString(w, `{"errors":[{"code":"UNAUTHORIZED","message":"authentication required"}]}`)
+	}
 	switch {
+	case r.silent:
+		<-q.Context().Done()
+	case r.public && q.URL.Path == "/token" && (known || !sent):
+		_, _ = io.WriteString(w, `{"token":"given"}`)
+	case r.public && q.Header.Get("Authorization") != "Bearer given":
+		refuse(`Bearer realm="http://` + r.listener.Addr().String() + `/token",service="shop"`)
+	case r.password != "" && !r.public && !known:
+		refuse(`Basic realm="shop"`)
 	case q.URL.Path == "/v2/":
-	case strings.Contains(q.URL.Path, "/manifests/") && (last == r.tag || last == r.digest):
+	case strings.Contains(q.URL.Path, "/manifests/") && r.blobs[last] != nil:
 		w.Header().Set("Content-Type", "application/vnd.docker.distribution.manifest.v2+json")
-		w.Header().Set("Docker-Content-Digest", r.digest)
-		_, _ = w.Write(r.blobs[r.digest])
+		w.Header().Set("Docker-Content-Digest", last)
+		_, _ = w.Write(r.blobs[last])
 	case strings.Contains(q.URL.Path, "/blobs/") && r.blobs[last] != nil:
 		if last == r.layer && q.Method == http.MethodGet {
 			r.mu.Lock()
