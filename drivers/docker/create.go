@@ -63,7 +63,7 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 		return client.ContainerCreateOptions{}, err
 	}
 	host.RestartPolicy = container.RestartPolicy{Name: container.RestartPolicyDisabled}
-	if !slices.Contains(host.CapAdd, "NET_RAW") && !slices.Contains(host.CapAdd, "ALL") && !host.Privileged {
+	if !slices.Contains(slices.Concat(host.CapAdd, host.CapDrop), "NET_RAW") && !slices.Contains(host.CapAdd, "ALL") && !host.Privileged {
 		host.CapDrop = append(slices.Clone(host.CapDrop), "NET_RAW") // as Nomad
 	}
 	for _, dev := range cfg.Devices {

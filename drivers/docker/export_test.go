@@ -2,9 +2,11 @@ package docker
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"skerry/drivers"
 	"skerry/drivers/record"
@@ -13,6 +15,23 @@ import (
 
 // Keys returns the keys of a config block of docker.
 func Keys() []string { return slices.Clone(sortedKeys((&options{}).configKeys(&reader{}))) }
+
+// PodmanKeys returns the keys of a config block of podman.
+func PodmanKeys() []string {
+	o, r := &options{}, &reader{}
+	keys := o.configKeys(r)
+	maps.Copy(keys, o.podmanKeys(r))
+	return sortedKeys(keys)
+}
+
+// CreateOptions returns the container of a task as the daemon gets it, without its image.
+func (d *Driver) CreateOptions(ctx context.Context, cfg drivers.TaskConfig) (client.ContainerCreateOptions, error) {
+	o, err := parseOptions(d.cfg.Name, cfg.Config, false)
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	return d.createOptions(ctx, &o, cfg, "name", "folder")
+}
 
 // ParseLogLine parses a line of a daemon's log.
 func ParseLogLine(podman bool, line []byte) (int, []byte, bool) {
