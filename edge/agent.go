@@ -310,9 +310,24 @@ func (e *Edge) openLogs(ctx context.Context, id fleet.AllocID, req tasklog.Reque
 	if req.Task, err = findTaskName(s.Desired.Alloc, req.Task); err != nil {
 		return nil, err
 	}
+	if err := checkLogsEnabled(s.Desired.Alloc.Group(), req.Task); err != nil {
+		return nil, err
+	}
 	req.Dir = e.dir.File(allocsDir, string(id), "alloc", "logs")
 	req.Ended = e.allocEnded(id)
 	return tasklog.Open(ctx, req)
+}
+
+// checkLogsEnabled returns a fleet.CodeNotFound if the job disables the logs of a task of the group.
+func checkLogsEnabled(g *fleet.TaskGroup, name string) error {
+	if g == nil {
+		return nil // the body is missing, but logs may exist
+	}
+	if t := g.Task(name); t == nil || !t.LogConfig.Disabled {
+		return nil
+	}
+	return fleet.Errorf(fleet.CodeNotFound, "read logs: the job disables the logs of task %q", name).
+		WithHint("its logs block has disabled = true or enabled = false")
 }
 
 // hasEnded reports whether an allocation has ended: the journal says so, or neither the journal nor the disk knows it.

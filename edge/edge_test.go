@@ -35,6 +35,7 @@ const (
 	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
 	shop  = fleet.AllocID("a0000000-0000-4000-8000-000000000001")
 	batch = fleet.AllocID("b0000000-0000-4000-8000-000000000002")
+	quiet = fleet.AllocID("c0000000-0000-4000-8000-000000000003") // its task t has no logs
 	// nobody is an address where no hub answers.
 	nobody = "127.0.0.1:9"
 )
@@ -267,7 +268,10 @@ func mustEnrolledBy(t testing.TB, ca *authority, allocs ...fleet.AllocID) string
 func mustBody(t testing.TB, d *fleet.Disconnect) []byte {
 	t.Helper()
 	body, err := syncproto.EncodeJob(&fleet.Job{
-		ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{Name: "g", Disconnect: d, Tasks: []fleet.Task{{Name: "t"}}}},
+		ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{
+			{Name: "g", Disconnect: d, Tasks: []fleet.Task{{Name: "t"}}},
+			{Name: "quiet", Tasks: []fleet.Task{{Name: "t", LogConfig: fleet.LogConfig{Disabled: true}}}},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +283,11 @@ func delivery(t testing.TB, allocs []fleet.AllocID) syncproto.Desired {
 	t.Helper()
 	d := syncproto.Desired{Index: 9, Full: true, Cluster: "c", Bodies: []syncproto.Body{{Hash: "h", Job: mustBody(t, nil)}}}
 	for i, id := range allocs {
-		d.Run = append(d.Run, syncproto.DesiredAlloc{ID: id, JobID: "shop", JobHash: "h", TaskGroup: "g", Name: fmt.Sprintf("shop.g[%d]", i)})
+		group := "g"
+		if id == quiet {
+			group = "quiet"
+		}
+		d.Run = append(d.Run, syncproto.DesiredAlloc{ID: id, JobID: "shop", JobHash: "h", TaskGroup: group, Name: fmt.Sprintf("shop.g[%d]", i)})
 	}
 	return d
 }
@@ -381,6 +389,17 @@ func TestLogsAreRead(t *testing.T) {
 		if _, err := l.Logs(ctx, req); fleet.CodeOf(err) != code {
 			t.Errorf("logs of %+v: %v", req, err)
 		}
+	}
+}
+
+// TestDisabledLogsAreRefused: it is said that the job disables the logs of a task, and not that it printed nothing.
+func TestDisabledLogsAreRefused(t *testing.T) {
+	ctx := context.Background()
+	l := mustStart(t, config(mustEnrolled(t, quiet), &runnerRecorder{}, io.Discard))
+	mustRecover(t, l)
+	_, err := l.Logs(ctx, local.LogRequest{Alloc: quiet})
+	if fleet.CodeOf(err) != fleet.CodeNotFound || !strings.Contains(err.Error(), `the job disables the logs of task "t"`) || !strings.Contains(err.Error(), "logs block") {
+		t.Errorf("logs: %v", err)
 	}
 }
 

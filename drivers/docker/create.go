@@ -131,7 +131,7 @@ func (d *Driver) labelsOf(job map[string]string, cfg drivers.TaskConfig, folder 
 	return labels, nil
 }
 
-// setLogging bounds the daemon's log of the container. A log driver that the job names stays.
+// setLogging bounds the daemon's log of the container. A log driver that the job names stays, also if the job disables the task's logs.
 func (d *Driver) setLogging(host *container.HostConfig, o *options, cfg drivers.TaskConfig) {
 	switch {
 	case o.logging && host.LogConfig.Type != "" && host.LogConfig.Type != "json-file" && host.LogConfig.Type != "k8s-file":

@@ -69,6 +69,9 @@ var createCases = []createCase{
 	{name: "disabled logs and a log driver", config: `{"logging": {"type": "journald"}}`, task: disableLogs, want: map[string]string{
 		"HostConfig.LogConfig.Type": `"journald"`, "HostConfig.LogConfig.Config.max-size": "", "HostConfig.LogConfig.Config.max-file": "",
 	}},
+	{name: "disabled logs and a size of the daemon's log", config: `{"logging": {"config": {"max-size": "2m"}}}`, task: disableLogs, want: map[string]string{
+		"HostConfig.LogConfig.Config.max-size": `"2m"`,
+	}},
 
 	// The network.
 	{name: "network of the host", config: `{"network_mode": "host", "hostname": "h"}`, want: map[string]string{"HostConfig.NetworkMode": `"host"`, "Config.Hostname": `"h"`}},

@@ -131,9 +131,9 @@ func (t *task) copyRest(ctx context.Context) {
 }
 
 // openLogCopy opens the container's log for copying at its recorded position, when nobody else copies it. It returns
-// nil if there is no log or lockPatience is over.
+// nil if there is no log, the job disabled it, or lockPatience is over.
 func (t *task) openLogCopy(ctx context.Context, ended <-chan struct{}) (*logCopy, func()) {
-	if t.logPath == "" {
+	if t.logPath == "" || t.cfg.Logs.Disabled {
 		return nil, nil
 	}
 	var patience <-chan time.Time

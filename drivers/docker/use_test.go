@@ -3,6 +3,7 @@ package docker_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
 
 	"skerry/drivers"
 	"skerry/drivers/docker"
@@ -52,6 +54,41 @@ func TestTaskSeesItsFolders(t *testing.T) {
 		}
 		if b, err := os.ReadFile(filepath.Join(cfg.AllocDir, "out")); err != nil || string(b) != "out\n" {
 			t.Errorf("alloc/out: %q, %v", b, err)
+		}
+	})
+}
+
+// TestDisabledLogs: the daemon keeps no output of a task whose logs are disabled. With a logging block it does, and the agent copies none.
+func TestDisabledLogs(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		for _, keeps := range []bool{false, true} {
+			cfg := newTaskConfig(t, "web", "echo out; exit 3")
+			cfg.Logs.Disabled = true
+			if keeps {
+				cfg.Config["logging"] = map[string]any{"type": "json-file"}
+			}
+			h, task := mustStart(t, driver, cfg)
+			if exit := mustWait(t, task); exit.Code != 3 {
+				t.Errorf("%+v, want the code 3", exit)
+			}
+			if files, err := os.ReadDir(cfg.LogDir); err != nil || len(files) > 0 {
+				t.Errorf("files in the folder of logs: %v, %v", files, err)
+			}
+			var state struct {
+				ContainerID string `json:"container_id"`
+			}
+			err := json.Unmarshal(h.State, &state)
+			if err != nil {
+				t.Fatal(err)
+			}
+			logged, err := d.mustClient(t).ContainerInspect(t.Context(), state.ContainerID, client.ContainerInspectOptions{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if kind := logged.Container.HostConfig.LogConfig.Type; (kind == "none") == keeps {
+				t.Errorf("the daemon's log is of type %s, with logging: %v", kind, keeps)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ var cases = []struct {
 	{"recover a foreign handle", recoverForeign},
 	{"recover in a copied data directory", recoverCopied},
 	{"logs outlive the agent", logsSurvive},
+	{"disabled logs", disabledLogs},
 	{"many at once", manyAtOnce},
 	{"forget", forget},
 	{"crash", crash},
@@ -335,6 +337,26 @@ func logsSurvive(s *suite) {
 	}
 	if got := s.mustReadLog(cfg, "stderr"); got != "to stderr" {
 		s.Errorf("stderr: %q", got)
+	}
+}
+
+// disabledLogs requires that a task whose logs are disabled runs and writes no log files.
+func disabledLogs(s *suite) {
+	if !s.h.Logs {
+		return
+	}
+	cfg := s.newTaskConfig("task", Behaviour{Print: "to stdout", PrintErr: "to stderr", ExitCode: 3})
+	cfg.Logs.Disabled = true
+	h, task := s.mustStart(cfg)
+	if exit := s.mustWait(task); exit.Code != 3 {
+		s.Errorf("Wait: %+v, want the code 3", exit)
+	}
+	task = s.mustRecover(s.h.NewDriver(), cfg, h)
+	if err := task.Forget(s.ctx); err != nil {
+		s.Errorf("Forget: %v", err)
+	}
+	if files, err := os.ReadDir(cfg.LogDir); err != nil || len(files) > 0 {
+		s.Errorf("files in the folder of logs: %v, %v", files, err)
 	}
 }
 

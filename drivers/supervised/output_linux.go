@@ -2,6 +2,7 @@ package supervised
 
 import (
 	"errors"
+	"io"
 	"os"
 	"time"
 
@@ -10,10 +11,11 @@ import (
 	"skerry/drivers/logfile"
 )
 
-// output copies one of the task's two output streams from its FIFO to log files.
+// output copies one of the task's two output streams from its FIFO to log files. With disabled logs it only reads the FIFO, by which a
+// later supervisor finds the task.
 type output struct {
 	fifo  *os.File
-	files *logfile.Rotator
+	files io.WriteCloser
 	buf   []byte
 }
 
@@ -27,17 +29,22 @@ func (s *supervisor) openOutputs() error {
 		if err != nil {
 			return err
 		}
-		s.outputs = append(s.outputs, &output{
-			fifo: fifo,
-			buf:  make([]byte, outputBuffer),
-			files: &logfile.Rotator{
+		o := &output{fifo: fifo, buf: make([]byte, outputBuffer), files: nowhere{io.Discard}}
+		if !s.spec.LogsDisabled {
+			o.files = &logfile.Rotator{
 				Dir: s.spec.LogDir, Prefix: s.spec.LogName + "." + name,
 				MaxFiles: s.spec.LogFiles, MaxBytes: s.spec.LogFileBytes,
-			},
-		})
+			}
+		}
+		s.outputs = append(s.outputs, o)
 	}
 	return nil
 }
+
+// nowhere takes the output of a task with disabled logs.
+type nowhere struct{ io.Writer }
+
+func (nowhere) Close() error { return nil }
 
 // copyUntilStopped copies the task's output to the log files until stopCopying is called. The FIFO has no end,
 // because both the task and the supervisor hold it open for writing.

@@ -505,3 +505,16 @@ func FuzzParseOrder(f *testing.F) {
 		}
 	})
 }
+
+// TestDisabledLogsTakeAllOutput: a task whose logs are disabled is not held up by its output, and leaves no file.
+func TestDisabledLogsTakeAllOutput(t *testing.T) {
+	cfg := newTaskConfig(t, "head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2; exit 3")
+	cfg.Logs.Disabled = true
+	_, task := mustStart(t, mustDriver(t, ""), cfg)
+	if exit := mustWait(t, task); exit.Code != 3 {
+		t.Errorf("%+v, want the code 3", exit)
+	}
+	if files, err := os.ReadDir(cfg.LogDir); err != nil || len(files) > 0 {
+		t.Errorf("files in the folder of logs: %v, %v", files, err)
+	}
+}

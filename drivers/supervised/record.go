@@ -47,6 +47,7 @@ type spec struct {
 	LogName      string `json:"log_name"`       // prefix of the log files: the task's name
 	LogFiles     int    `json:"log_files"`      // files that are kept of each stream
 	LogFileBytes int64  `json:"log_file_bytes"` // size at which a new file begins
+	LogsDisabled bool   `json:"logs_disabled,omitempty"`
 	// MemoryDir is the folder in memory with argumentsFile, which has the arguments and the environment of the process then;
 	// "": they are in Process.
 	MemoryDir string `json:"memory_dir,omitempty"`
@@ -106,6 +107,7 @@ func newSpec(cfg drivers.TaskConfig, process Process, bootID string) spec {
 	return spec{
 		Version: recordVersion, TaskID: cfg.ID, BootID: bootID, Process: process, MemoryDir: cfg.MemoryDir,
 		LogDir: cfg.LogDir, LogName: cfg.Task, LogFiles: files, LogFileBytes: int64(mb) << 20,
+		LogsDisabled: cfg.Logs.Disabled,
 	}
 }
 

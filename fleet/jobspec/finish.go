@@ -53,14 +53,6 @@ func finishWait(_ *parser, m map[string]any, _ string) {
 	}
 }
 
-// finishLogs records the position of enabled = false as that of disabled.
-func finishLogs(p *parser, m map[string]any, path string) {
-	at, ok := p.positions[joinPath(path, "Enabled")]
-	if _, said := m["Disabled"]; ok && !said && m["Enabled"] == false {
-		p.recordPosition(joinPath(path, "Disabled"), at)
-	}
-}
-
 // finishTask tells the default identity from the others, and refuses two scaling
 // blocks for the same thing.
 func finishTask(p *parser, m map[string]any, path string) {

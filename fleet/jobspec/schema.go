@@ -62,7 +62,7 @@ var (
 	}
 
 	logsBlock = &block{
-		key: "LogConfig", finish: finishLogs,
+		key: "LogConfig",
 		attrs: map[string]attribute{
 			"max_files": {"MaxFiles", number}, "max_file_size": {"MaxFileSizeMB", number},
 			"disabled": {"Disabled", boolean}, "enabled": {"Enabled", boolean},

@@ -59,7 +59,6 @@ var unsupported = []struct {
 	{"extra_claims of an identity", "leave them out: a token has Nomad's own claims", ofIdentities("ExtraClaims")},
 	{"schedule block", "leave it out; a periodic batch job runs at fixed times", []string{"TaskGroups.Tasks.Schedule"}},
 	{"kind", "leave it out: it belongs to a service mesh", []string{"TaskGroups.Tasks.Kind"}},
-	{"disabled logs (enabled = false)", "leave it out; max_files and max_file_size bound the size of logs", []string{"TaskGroups.Tasks.LogConfig.Disabled"}},
 	{"a Consul namespace", "leave it out: services are in the namespace of the node's token", []string{"ConsulNamespace"}},
 	{"a Vault namespace", "write namespace in the vault block", []string{"VaultNamespace"}},
 }

@@ -71,7 +71,7 @@ var passedOver = map[string]string{
 	"Job.Status": theHubWrites, "Job.StatusDescription": theHubWrites, "Job.Stable": theHubWrites, "Job.Version": theHubWrites,
 	"Job.SubmitTime": theHubWrites, "Job.CreateIndex": theHubWrites, "Job.ModifyIndex": theHubWrites, "Job.JobModifyIndex": theHubWrites,
 	"JobVersionTag.Name": theHubWrites, "JobVersionTag.Description": theHubWrites, "JobVersionTag.TaggedTime": theHubWrites,
-	"LogConfig.Enabled":                 "read into Disabled, which is refused; true is what holds anyway",
+	"LogConfig.Enabled":                 "read into Disabled, which says the opposite: TestAttributes",
 	"TaskGroup.PreventRescheduleOnLost": "read into Disconnect.Replace, which says the opposite: TestBothTimesOfAnAbsence",
 }
 
