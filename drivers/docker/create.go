@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"os"
+	"path"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/api/types/system"
 	"github.com/moby/moby/client"
@@ -197,12 +201,19 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 		ip, name, _ := strings.Cut(entry, " ")
 		host.ExtraHosts = append(host.ExtraHosts, name+":"+ip)
 	}
+	joinsGroup := false
 	if host.NetworkMode == "" {
 		mode, err := d.groupNetwork(ctx, cfg)
 		if err != nil {
 			return nil, err
 		}
 		host.NetworkMode = mode
+		joinsGroup = mode.IsContainer() || strings.HasPrefix(string(mode), namespaceMode)
+	}
+	if joinsGroup {
+		if err := mountNames(host, cfg); err != nil {
+			return nil, err
+		}
 	}
 	if task, ok := strings.CutPrefix(string(host.NetworkMode), "task:"); ok {
 		id, err := d.containerOfTask(ctx, cfg.AllocID, task)
@@ -211,13 +222,13 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 		}
 		host.NetworkMode = container.NetworkMode("container:" + id)
 	}
-	if host.NetworkMode.IsContainer() { // the container shares names and addresses with the other one
-		if !d.quirks.podman { // Docker also gives it the other one's host name
+	if joinsGroup || host.NetworkMode.IsContainer() { // the container shares names and addresses with the other one
+		if host.NetworkMode.IsContainer() && !d.quirks.podman { // Docker also gives it the other one's host name
 			config.Hostname = ""
 		}
 		host.DNS, host.DNSSearch, host.DNSOptions, host.ExtraHosts = nil, nil, nil, nil
 	}
-	if !host.NetworkMode.IsHost() && !host.NetworkMode.IsContainer() && !host.NetworkMode.IsNone() {
+	if !joinsGroup && !host.NetworkMode.IsHost() && !host.NetworkMode.IsContainer() && !host.NetworkMode.IsNone() {
 		if err := publishPorts(config, host, o, cfg); err != nil {
 			return nil, err
 		}
@@ -226,7 +237,7 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 			return nil, err
 		}
 	}
-	if !host.NetworkMode.IsUserDefined() {
+	if joinsGroup || !host.NetworkMode.IsUserDefined() {
 		if len(o.endpoint.Aliases) > 0 || o.endpoint.IPAMConfig != nil {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "config of %s: network_aliases, ipv4_address and ipv6_address need network_mode with the name of a network", d.cfg.Name)
 		}
@@ -234,6 +245,45 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 	}
 	endpoint := o.endpoint
 	return &network.NetworkingConfig{EndpointsConfig: map[string]*network.EndpointSettings{string(host.NetworkMode): &endpoint}}, nil
+}
+
+// mountNames gives a container in the network namespace of its allocation the resolvers and host names of the group and of the task. The
+// daemon would give it those of the container that holds the namespace, which knows neither.
+func mountNames(host *container.HostConfig, cfg drivers.TaskConfig) error {
+	n := cfg.Network
+	n.Hosts = nil
+	for _, entry := range host.ExtraHosts {
+		name, ip, _ := strings.Cut(entry, ":")
+		if _, err := netip.ParseAddr(ip); err != nil {
+			return fleet.Errorf(fleet.CodeInvalid, "extra_hosts: %q has no IP address", entry).
+				WithHint("in a group with a network of mode %s, write NAME:IP", n.Mode)
+		}
+		n.Hosts = append(n.Hosts, ip+" "+name)
+	}
+	if len(host.DNS)+len(host.DNSSearch)+len(host.DNSOptions) > 0 {
+		n.DNS = &fleet.DNSConfig{Searches: host.DNSSearch, Options: host.DNSOptions}
+		for _, server := range host.DNS {
+			n.DNS.Servers = append(n.DNS.Servers, server.String())
+		}
+	}
+	for _, file := range []struct{ name, content string }{{resolvFile, n.ResolvConf()}, {hostsFile, n.HostsFile()}} {
+		target := "/etc/" + file.name
+		if mountsTarget(host, target) { // the job has a file of its own
+			continue
+		}
+		source := filepath.Join(cfg.StateDir, file.name)
+		if err := os.WriteFile(source, []byte(file.content), 0o644); err != nil {
+			return drivers.Recoverable(fmt.Errorf("write names of the network: %w", err))
+		}
+		host.Mounts = append(host.Mounts, mount.Mount{Type: mount.TypeBind, Source: source, Target: target})
+	}
+	return nil
+}
+
+// mountsTarget reports whether a mount of the job is at a path of the container.
+func mountsTarget(host *container.HostConfig, target string) bool {
+	return slices.ContainsFunc(host.Mounts, func(m mount.Mount) bool { return path.Clean(m.Target) == target }) ||
+		slices.ContainsFunc(host.Binds, func(bind string) bool { return slices.Contains(strings.Split(bind, ":")[1:], target) })
 }
 
 // addDNS adds the resolvers of the group's network to those of the task's config block.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -353,6 +354,47 @@ func addFields(fields map[string]string, path string, object map[string]any) {
 			fields[at] = text
 		case !isObject && !slices.Contains([]string{"null", `""`, "0", "false", "[]", "[0,0]"}, text):
 			fields[at] = text
+		}
+	}
+}
+
+// TestNamesInTheGroupsNetwork: a container in the network namespace of its allocation gets files with names, unless the job mounts its own.
+func TestNamesInTheGroupsNetwork(t *testing.T) {
+	d, err := docker.New(docker.Config{
+		Name: docker.Podman, BootID: "boot", Log: slog.New(slog.DiscardHandler),
+		Socket: mustServeDaemon(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for config, want := range map[string][]string{
+		`{"image": "a"}`: {"/etc/resolv.conf", "/etc/hosts"},
+		`{"image": "a", "mount": {"type": "bind", "source": "local/hosts", "target": "/etc/hosts"}}`: {"/etc/hosts", "/etc/resolv.conf"},
+		`{"image": "a", "volumes": ["local/resolv.conf:/etc/resolv.conf:ro"]}`:                       {"/etc/hosts"},
+		`{"image": "a", "extra_hosts": ["gateway:host-gateway"]}`:                                    nil,
+	} {
+		dir := t.TempDir()
+		create, err := d.CreateOptions(t.Context(), drivers.TaskConfig{
+			ID: "alloc-1/web/1", AllocID: "alloc-1", Task: "web", Dir: dir, LocalDir: filepath.Join(dir, "local"), StateDir: dir, Config: mustDecodeConfig(t, config),
+			Network: drivers.Network{Mode: fleet.NetworkBridge, Namespace: "/run/netns/n"},
+		})
+		if want == nil {
+			if fleet.CodeOf(err) != fleet.CodeInvalid || !strings.Contains(err.Error(), "write NAME:IP") {
+				t.Errorf("%s: %v", config, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, m := range create.HostConfig.Mounts {
+			if m.Target != drivers.LocalPath {
+				got = append(got, m.Target)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: mounts at %v, want %v", config, got, want)
 		}
 	}
 }

@@ -15,6 +15,7 @@
 //	exit.json    how the container ended; written once the agent has seen it
 //	logs.json    position in the daemon's log of the container
 //	logs.lock    locked by the goroutine that copies the log
+//	resolv.conf  of a container in the network namespace of its allocation, as hosts is
 //
 // The daemon writes a container's output to its own bounded log files. Task.Wait copies them to the log files of
 // the allocation, from the recorded position, so that a restart of the agent loses nothing.

@@ -30,6 +30,8 @@ const (
 	// labelRole marks the containers that hold the network namespace of an allocation.
 	labelRole   = "io.skerry.role"
 	roleNetwork = "network"
+	// namespaceMode is Podman's network mode of a namespace that has a path.
+	namespaceMode = "ns:"
 	// pauseImage is the image of these containers. The driver makes it.
 	pauseImage = "localhost/skerry-pause:1"
 )
@@ -54,7 +56,7 @@ func (d *Driver) groupNetwork(ctx context.Context, cfg drivers.TaskConfig) (cont
 	case c != nil && c.State.Running:
 		return container.NetworkMode("container:" + c.ID), nil
 	case d.quirks.podman && cfg.Network.Namespace != "":
-		return container.NetworkMode("ns:" + cfg.Network.Namespace), nil
+		return container.NetworkMode(namespaceMode + cfg.Network.Namespace), nil
 	}
 	return "", drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "the network of allocation %s does not exist", fleet.Short(cfg.AllocID)))
 }

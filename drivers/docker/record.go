@@ -21,6 +21,8 @@ const (
 	exitFile     = "exit.json"
 	positionFile = "logs.json"
 	lockFile     = "logs.lock"
+	resolvFile   = "resolv.conf"
+	hostsFile    = "hosts"
 )
 
 const (

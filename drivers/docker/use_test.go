@@ -240,13 +240,24 @@ func TestNetwork(t *testing.T) {
 		if err != nil || again != path {
 			t.Errorf("again: %q, %v, want %q", again, err, path)
 		}
-		cfg := newTaskConfig(t, "web", "ls -l /proc/self/ns/net", "hostname")
+		cfg := newTaskConfig(t, "web", "ls -l /proc/self/ns/net", "cat /etc/resolv.conf /etc/hosts", "hostname")
 		delete(cfg.Config, "network_mode")
-		cfg.Network = drivers.Network{Mode: fleet.NetworkBridge, Namespace: path, Hostname: "shop"}
+		cfg.Config["dns_servers"], cfg.Config["extra_hosts"] = []any{"192.0.2.54"}, []any{"db:192.0.2.3"}
+		cfg.Network = drivers.Network{
+			Mode: fleet.NetworkBridge, Namespace: path, Hostname: "shop", IP: "192.0.2.9", Hosts: []string{"192.0.2.4 cache"},
+			DNS: &fleet.DNSConfig{Servers: []string{"192.0.2.53"}, Searches: []string{"lan"}, Options: []string{"ndots:1"}},
+		}
 		_, task := mustStart(t, driver, cfg)
 		exit := mustWait(t, task)
-		if out := readLogs(cfg); !exit.Success() || !strings.Contains(out, mustNamespace(t, path)) || !strings.HasSuffix(out, "shop\n") {
+		out := readLogs(cfg)
+		if !exit.Success() || !strings.Contains(out, mustNamespace(t, path)) || !strings.HasSuffix(out, "shop\n") {
 			t.Errorf("%+v, output %q, want namespace %s", exit, out, mustNamespace(t, path))
+		}
+		if !strings.Contains(out, "nameserver 192.0.2.54\nnameserver 192.0.2.53\nsearch lan\noptions ndots:1\n") {
+			t.Errorf("resolv.conf has not the resolvers of the task and the group: %q", out)
+		}
+		if !strings.Contains(out, "192.0.2.9 shop\n192.0.2.3 db\n192.0.2.4 cache\n") {
+			t.Errorf("hosts has not the names of the task and the group: %q", out)
 		}
 		if err := task.Forget(t.Context()); err != nil { // Podman removes no container that others depend on
 			t.Error(err)
@@ -255,6 +266,41 @@ func TestNetwork(t *testing.T) {
 			if err := driver.DestroyNetwork(t.Context(), "alloc-1"); err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// TestNetworkOfAnotherDriver: a container of Podman joins a namespace that another driver made for the allocation.
+func TestNetworkOfAnotherDriver(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		driver := d.mustDriver(t, "boot")
+		path, err := driver.CreateNetwork(t.Context(), "alloc-of-another", "shop")
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := newTaskConfig(t, "web", "ls -l /proc/self/ns/net", "cat /etc/resolv.conf", "hostname")
+		delete(cfg.Config, "network_mode")
+		cfg.Config["ports"] = []any{"http"}
+		cfg.Network = drivers.Network{
+			Mode: fleet.NetworkBridge, Namespace: path, Hostname: "shop", DNS: &fleet.DNSConfig{Servers: []string{"192.0.2.53"}},
+			Ports: []fleet.AssignedPort{{Label: "http", Value: 20001, To: 80}},
+		}
+		if d.name == docker.Docker {
+			if _, err := driver.Start(t.Context(), cfg); err == nil || !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "does not exist") {
+				t.Errorf("Start: %v, want a recoverable error", err)
+			}
+		} else {
+			_, task := mustStart(t, driver, cfg)
+			exit := mustWait(t, task)
+			if out := readLogs(cfg); !exit.Success() || !strings.Contains(out, mustNamespace(t, path)+"\nnameserver 192.0.2.53\n") || !strings.HasSuffix(out, "shop\n") {
+				t.Errorf("%+v, output %q, want namespace %s", exit, out, mustNamespace(t, path))
+			}
+			if err := task.Forget(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := driver.DestroyNetwork(t.Context(), "alloc-of-another"); err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
@@ -14,9 +13,6 @@ import (
 	"skerry/drivers"
 	"skerry/fleet"
 )
-
-// resolvedConf lists the name servers of systemd-resolved. A task in another network namespace cannot reach its stub.
-const resolvedConf = "/run/systemd/resolve/resolv.conf"
 
 // listMounts returns the mounts of the container, in order.
 func (b *bundle) listMounts() ([]specs.Mount, error) {
@@ -121,57 +117,17 @@ func (b *bundle) networkFiles() ([]specs.Mount, error) {
 		mounts = append(mounts, bind(path, "/etc/"+name, "ro"))
 		return nil
 	}
-	if content := resolvConf(n); content != "" {
+	if content := n.ResolvConf(); content != "" {
 		if err := write("resolv.conf", content); err != nil {
 			return nil, err
 		}
 	}
 	if len(n.Hosts) > 0 || n.Hostname != "" || n.Namespace != "" {
-		if err := write("hosts", hostsFile(n)); err != nil {
+		if err := write("hosts", n.HostsFile()); err != nil {
 			return nil, err
 		}
 	}
 	return mounts, nil
-}
-
-// resolvConf returns a resolv.conf with the task's name servers, or else the machine's.
-func resolvConf(n drivers.Network) string {
-	if n.DNS != nil {
-		var lines []string
-		for _, server := range n.DNS.Servers {
-			lines = append(lines, "nameserver "+server)
-		}
-		if len(n.DNS.Searches) > 0 {
-			lines = append(lines, "search "+strings.Join(n.DNS.Searches, " "))
-		}
-		if len(n.DNS.Options) > 0 {
-			lines = append(lines, "options "+strings.Join(n.DNS.Options, " "))
-		}
-		return strings.Join(lines, "\n") + "\n"
-	}
-	paths := []string{"/etc/resolv.conf"}
-	if n.Namespace != "" {
-		paths = []string{resolvedConf, "/etc/resolv.conf"}
-	}
-	for _, path := range paths {
-		if content, err := os.ReadFile(path); err == nil {
-			return string(content)
-		}
-	}
-	return ""
-}
-
-// hostsFile returns the file /etc/hosts of a task.
-func hostsFile(n drivers.Network) string {
-	lines := []string{"127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"}
-	if n.Hostname != "" {
-		address := n.IP
-		if address == "" {
-			address = "127.0.1.1"
-		}
-		lines = append(lines, address+" "+n.Hostname)
-	}
-	return strings.Join(append(lines, n.Hosts...), "\n") + "\n"
 }
 
 // listDevices returns the device nodes of the container and the rules that allow them.
