@@ -17,7 +17,7 @@ var unsupportedExamples = map[string]string{
 	"Migrate":  `{"MaxParallel": 2}`,
 	"Networks": `[{}]`, "Volumes.Type": `"csi"`, "Volumes.MountOptions": `{"FSType": "ext4"}`, "SELinuxLabel": `"Z"`,
 	"Consul": `{"Namespace": "x"}`, "Consul.Cluster": `"x"`, "Consul.Namespace": `"x"`, "Consul.Partition": `"x"`, "ShutdownDelay": `1`,
-	"Sticky": `true`,
+	"Sticky":    `true`,
 	"Artifacts": `[{}]`, "Vault.Cluster": `"x"`, "Vault.Policies": `["x"]`, "Templates": `[{}]`,
 	"DispatchPayload": `{"File": "x"}`, "CSIPluginConfig": `{"ID": "x"}`, "Kind": `"x"`,
 	"ScalingPolicies": `[{}]`, "Secrets.Env": `{"A": "b"}`, "Identity.Env": `true`, "ServiceName": `"x"`, "ExtraClaims": `["x"]`,
