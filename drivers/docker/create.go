@@ -70,6 +70,9 @@ func (d *Driver) createOptions(ctx context.Context, o *options, cfg drivers.Task
 	if !slices.Contains(slices.Concat(host.CapAdd, host.CapDrop), "NET_RAW") && !slices.Contains(host.CapAdd, "ALL") && !host.Privileged {
 		host.CapDrop = append(slices.Clone(host.CapDrop), "NET_RAW") // as Nomad
 	}
+	if host.SecurityOpt, err = d.resolveProfiles(host.SecurityOpt, cfg); err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
 	for _, dev := range cfg.Devices {
 		host.Devices = append(host.Devices, container.DeviceMapping{
 			PathOnHost: dev.HostPath, PathInContainer: dev.TaskPath, CgroupPermissions: dev.Permissions,

@@ -305,6 +305,38 @@ func TestNetworkOfAnotherDriver(t *testing.T) {
 	})
 }
 
+// TestSeccompProfile: security_opt names the file of a profile, in the task's folder or of the machine, as with docker run.
+func TestSeccompProfile(t *testing.T) {
+	forEachDaemon(t, func(t *testing.T, d *daemon) {
+		const profile = `{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}]}`
+		cfg := newTaskConfig(t, "web", "mkdir /made || echo denied")
+		file := filepath.Join(cfg.LocalDir, "profile.json")
+		if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range []string{"local/profile.json", file} {
+			cfg.ID += "0"
+			cfg.StateDir += "0"
+			cfg.Config["security_opt"] = []any{"seccomp=" + name}
+			_, task := mustStart(t, d.mustDriver(t, "boot"), cfg)
+			if exit := mustWait(t, task); !exit.Success() || !strings.HasSuffix(readLogs(cfg), "denied\n") {
+				t.Errorf("%s: %+v, output %q, want mkdir denied", name, exit, readLogs(cfg))
+			}
+		}
+		for name, text := range map[string]string{"local/absent.json": "no such file", "local": "no file", "local/bad.json": "not JSON"} {
+			if err := os.WriteFile(filepath.Join(cfg.LocalDir, "bad.json"), []byte("mkdir"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			cfg.Config["security_opt"] = []any{"seccomp=" + name}
+			cfg.ID += "0"
+			cfg.StateDir += "0"
+			if _, err := d.mustDriver(t, "boot").Start(t.Context(), cfg); fleet.CodeOf(err) != fleet.CodeInvalid || !strings.Contains(err.Error(), text) {
+				t.Errorf("%s: %v, want %q", name, err, text)
+			}
+		}
+	})
+}
+
 // TestUndetected checks that a driver without a daemon costs nothing.
 func TestUndetected(t *testing.T) {
 	d := &daemon{name: docker.Docker, socket: filepath.Join(t.TempDir(), "none")}
