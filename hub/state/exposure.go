@@ -1,8 +1,6 @@
 package state
 
 import (
-	"slices"
-
 	"skerry/fleet"
 	"skerry/syncproto/nodekey"
 )
@@ -105,9 +103,11 @@ func (v *View) exposureOf(n *fleet.Node) *Exposure {
 		e.IdentityKey = nodekey.ID(n.ID, key)
 	}
 	for a := range v.AllocsByNode(n.ID) {
-		exposed := ExposedAlloc{
-			ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, TaskGroup: a.TaskGroup, ClientStatus: a.ClientStatus,
-			Variables: slices.DeleteFunc(a.VariablePaths(""), func(path string) bool { return !v.wasReadable(a, path) }),
+		exposed := ExposedAlloc{ID: a.ID, Namespace: a.Namespace, JobID: a.JobID, TaskGroup: a.TaskGroup, ClientStatus: a.ClientStatus}
+		for _, path := range a.VariablePaths("") {
+			if v.wasReadable(a, path) {
+				exposed.Variables = append(exposed.Variables, path)
+			}
 		}
 		if g := a.Group(); g != nil && !a.EndedOnEdge() {
 			exposed.Identities = g.DeliveredIdentities()
