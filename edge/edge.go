@@ -233,7 +233,7 @@ func (e *Edge) openComponents() error {
 		return err
 	}
 	e.checks, err = checks.New(checks.Config{
-		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Log: e.log.With("component", "checks"),
+		Node: e.describer.Node, Mono: e.journal.Mono, Now: e.cfg.Now, Dial: e.cfg.DialCheck, Journal: e.journal, Log: e.log.With("component", "checks"),
 		Changed: func(fleet.AllocID) {
 			e.allocs.TriggerReconcile()
 			if e.consul != nil {

@@ -10,7 +10,7 @@ const (
 	TransitionAlloc      TransitionKind = "alloc"      // an allocation's client status, maybe with a task's event
 	TransitionTask       TransitionKind = "task"       // a task's event that leaves the client status alone
 	TransitionHealth     TransitionKind = "health"     // deployment health
-	TransitionCheck      TransitionKind = "check"      // a check's result (may be dropped at the bound)
+	TransitionCheck      TransitionKind = "check"      // a check's status changed (may be dropped at the bound)
 	TransitionOperator   TransitionKind = "operator"   // somebody on site did something
 	TransitionDisconnect TransitionKind = "disconnect" // the link went, as the edge saw it
 	TransitionReconnect  TransitionKind = "reconnect"  // the link came, as the edge saw it

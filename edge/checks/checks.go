@@ -24,8 +24,9 @@ type Config struct {
 	// Unhealthy restarts a task whose check has failed as often as its check_restart allows; ""
 	// restarts all tasks of the allocation.
 	Unhealthy func(ctx context.Context, id fleet.AllocID, task, why string) error
-	Dial      Dial // nil: the system's
-	Exec      Exec // runs script checks; nil: they fail
+	Dial      Dial    // nil: the system's
+	Exec      Exec    // runs script checks; nil: they fail
+	Journal   Journal // gets a row when the status of a check changes; nil: there are no rows
 	// Has reports whether this machine has an address now. nil: whether an interface has it; with a Dial other
 	// than the system's, always true.
 	Has func(host string) bool
@@ -40,6 +41,7 @@ type Checks struct {
 	mu       sync.Mutex
 	followed map[fleet.AllocID]*followedAlloc
 	devices  map[fleet.AllocID]map[string]devicesState // by task
+	rows     map[fleet.AllocID]map[string]*statusRow   // by the id of the check
 }
 
 // followedAlloc is an allocation whose checks run. When they begin again, another one replaces it.
@@ -70,7 +72,8 @@ func New(cfg Config) (*Checks, error) {
 		cfg.Dial = (&net.Dialer{}).DialContext
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}, devices: map[fleet.AllocID]map[string]devicesState{}}, nil
+	return &Checks{cfg: cfg, followed: map[fleet.AllocID]*followedAlloc{}, devices: map[fleet.AllocID]map[string]devicesState{},
+		rows: map[fleet.AllocID]map[string]*statusRow{}}, nil
 }
 
 // Follow starts the checks of an allocation and returns. They run until ctx ends or Forget: those of its group
@@ -129,6 +132,7 @@ func (c *Checks) Forget(id fleet.AllocID) {
 		f.stop()
 		delete(c.followed, id)
 	}
+	delete(c.rows, id)
 }
 
 // Wait waits until all checks have ended: their contexts have, or Forget was called.
@@ -173,14 +177,15 @@ func (c *Checks) Passing(id fleet.AllocID) (since time.Duration, failing string,
 	return since, firstFailure(bad), len(bad) == 0
 }
 
-// runCheckLoop runs the i-th check of f at once and then once per interval, and stores its results, until ctx
-// ends. When the check has failed as often as its check_restart allows, it restarts the task once.
+// runCheckLoop runs the i-th check of f at once and then once per interval, stores its results and journals changes of its
+// status, until ctx ends. When the check has failed as often as its check_restart allows, it restarts the task once.
 func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followedAlloc, i int) {
 	k := &f.checks[i]
 	tick := time.NewTicker(max(k.Interval, time.Second))
 	defer tick.Stop()
 	failures, restarted, had := 0, false, false
 	count, shown := counter{}, initialStatuses[k.InitialStatus]
+	c.restoreStatusRow(ctx, id, f, k)
 	for {
 		dial, has := c.cfg.Dial, k.machineHost == "" || c.cfg.Has(k.machineHost)
 		if !has {
@@ -192,6 +197,7 @@ func (c *Checks) runCheckLoop(ctx context.Context, id fleet.AllocID, f *followed
 		}
 		shown = count.nextStatus(k, shown, status)
 		c.recordResult(id, f, i, fleet.CheckResult{Status: shown, Output: output, StatusCode: code})
+		c.writeStatusRow(ctx, id, f, k, shown, output)
 		switch had = had || has; {
 		case !k.countsAsFailure(shown) || c.cfg.Mono() < k.started+startupGrace(k):
 			failures = 0

@@ -10,8 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +28,7 @@ type fakeServers struct {
 	mu       sync.Mutex
 	answers  map[string]int // status, by HOST:PORT
 	body     string
+	hang     string   // "dial": a connection is never made, "answer": a request is never answered
 	requests []string // METHOD URL header body
 	secure   *tls.Config
 }
@@ -48,14 +51,23 @@ func (s *fakeServers) receivedRequests() string {
 	return strings.Join(s.requests, "\n")
 }
 
-func (s *fakeServers) dialServer(_ context.Context, _, address string) (net.Conn, error) {
+func (s *fakeServers) dialServer(ctx context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	status, ok := s.answers[address]
-	if !ok {
-		return nil, errors.New("connection refused")
+	hang := s.hang
+	s.mu.Unlock()
+	if hang == "dial" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if !ok && hang == "" {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
 	ours, theirs := net.Pipe()
+	if hang == "answer" {
+		go func() { _, _ = io.Copy(io.Discard, theirs) }()
+		return ours, nil
+	}
 	go func() {
 		// Without a TLS alert: the client may send one too, and an unread pipe would block both.
 		defer theirs.Close()
@@ -88,6 +100,7 @@ func (s *fakeServers) serveRequest(conn net.Conn, address string, status int) {
 type checksTest struct {
 	*checks.Checks
 	site      *fakeServers
+	journal   *fakeJournal
 	alloc     fleet.Alloc
 	start     time.Time
 	node      fleet.Node
@@ -102,7 +115,7 @@ func (w *checksTest) sinceStart() time.Duration { return time.Since(w.start) }
 
 func newChecksTest(t *testing.T, services ...fleet.Service) *checksTest {
 	t.Helper()
-	w := &checksTest{site: &fakeServers{answers: map[string]int{}, body: "not today"}, start: time.Now()}
+	w := &checksTest{site: &fakeServers{answers: map[string]int{}, body: "not today"}, journal: &fakeJournal{handles: map[string][]byte{}}, start: time.Now()}
 	w.node = fleet.Node{ID: "n", Attributes: map[string]string{fleet.AttributeIPAddress: "10.0.0.5"}, DescriptionHash: "h"}
 	job := &fleet.Job{ID: "shop", TaskGroups: []fleet.TaskGroup{{Name: "web", Tasks: []fleet.Task{{Name: "t"}}, Services: services}}}
 	validate.FillDefaults(job)
@@ -110,7 +123,7 @@ func newChecksTest(t *testing.T, services ...fleet.Service) *checksTest {
 		Allotment: &fleet.AssignedResources{Ports: []fleet.AssignedPort{{Label: "http", Value: 20_000, HostIP: "10.0.0.5"}, {Label: "admin", Value: 20_001, HostIP: "10.0.0.5"}}}}
 	var err error
 	w.Checks, err = checks.New(checks.Config{
-		Node: func() fleet.Node { return w.node }, Mono: w.sinceStart, Now: time.Now, Dial: w.site.dialServer,
+		Node: func() fleet.Node { return w.node }, Mono: w.sinceStart, Now: time.Now, Dial: w.site.dialServer, Journal: w.journal,
 		Has:     func(host string) bool { w.mu.Lock(); defer w.mu.Unlock(); return !w.lost && host == "10.0.0.5" },
 		Changed: func(fleet.AllocID) { w.mu.Lock(); w.changed++; w.mu.Unlock() },
 		Unhealthy: func(_ context.Context, id fleet.AllocID, task, why string) error {

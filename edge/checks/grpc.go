@@ -30,7 +30,7 @@ const healthServing = 1
 
 // probeGRPC asks a server by gRPC's health protocol whether it serves the check's service, or everything for "".
 func (c *check) probeGRPC(ctx context.Context, dial Dial) (status, output string) {
-	transport := &http.Transport{DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, Protocols: new(http.Protocols)}
+	transport := &http.Transport{DialContext: dial.endingWith(ctx), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10, Protocols: new(http.Protocols)}
 	scheme := "http"
 	if c.GRPCUseTLS {
 		scheme = "https"
@@ -49,12 +49,12 @@ func (c *check) probeGRPC(ctx context.Context, dial Dial) (status, output string
 	req.Header.Set("TE", "trailers")
 	res, err := transport.RoundTrip(req)
 	if err != nil {
-		return Failure, displayText(err.Error())
+		return Failure, c.explainNoAnswer(ctx, err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxGRPCAnswer))
 	if err != nil {
-		return Failure, displayText(err.Error())
+		return Failure, c.explainNoAnswer(ctx, err)
 	}
 	if res.StatusCode != http.StatusOK {
 		return Failure, "answered " + res.Status

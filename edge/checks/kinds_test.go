@@ -119,7 +119,7 @@ func TestGRPCCheck(t *testing.T) {
 		}
 		s.hangs = true
 		s.mu.Unlock()
-		if r := mustProbe(t, c, server.Listener.Addr().String()); r.Status != checks.Failure {
+		if r := mustProbe(t, c, server.Listener.Addr().String()); r.Status != checks.Failure || !strings.Contains(r.Output, "no answer from 10.0.0.5:20000 within 2s: ") {
 			t.Errorf("a server that never answers: %+v", r)
 		}
 		select {
@@ -171,9 +171,16 @@ func newScriptTest(t *testing.T, c fleet.ServiceCheck) (*checksTest, *scripts) {
 	t.Helper()
 	c.Type, c.Command, c.TaskName = "script", "/bin/look", "t"
 	w, s := newChecksTest(t, service(c)), &scripts{}
+	w.startAgentForScripts(t, s)
+	return w, s
+}
+
+// startAgentForScripts makes the checks of a new agent on the same journal.
+func (w *checksTest) startAgentForScripts(t *testing.T, s *scripts) {
+	t.Helper()
 	var err error
 	w.Checks, err = checks.New(checks.Config{
-		Node: func() fleet.Node { return w.node }, Mono: w.sinceStart, Now: time.Now, Exec: s.runScript, Changed: func(fleet.AllocID) {},
+		Node: func() fleet.Node { return w.node }, Mono: w.sinceStart, Now: time.Now, Exec: s.runScript, Journal: w.journal, Changed: func(fleet.AllocID) {},
 		Unhealthy: func(_ context.Context, id fleet.AllocID, task, why string) error {
 			w.mu.Lock()
 			defer w.mu.Unlock()
@@ -184,7 +191,6 @@ func newScriptTest(t *testing.T, c fleet.ServiceCheck) (*checksTest, *scripts) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return w, s
 }
 
 func TestScriptCheck(t *testing.T) {
@@ -214,7 +220,7 @@ func TestScriptCheck(t *testing.T) {
 		s.hangs, s.output = true, "half"
 		s.mu.Unlock()
 		passVirtualTime(15 * time.Second)
-		if r := w.onlyResult(t); r.Status != checks.Failure || r.Output != "the command did not end within 2s: half" {
+		if r := w.onlyResult(t); r.Status != checks.Failure || r.Output != "the command did not end within 2s (it may hang, or the check's timeout is too short; run it with skerry alloc exec a): half" {
 			t.Errorf("a command that never ends: %+v", r)
 		}
 		s.mu.Lock()

@@ -21,6 +21,11 @@ const maxOutput = 3 << 10
 // Dial opens a connection, as DialContext of net.Dialer does.
 type Dial func(ctx context.Context, network, address string) (net.Conn, error)
 
+// endingWith returns a Dial that ends with ctx. A transport's own context for a connection does not end with the request.
+func (d Dial) endingWith(ctx context.Context) Dial {
+	return func(_ context.Context, network, address string) (net.Conn, error) { return d(ctx, network, address) }
+}
+
 // probeOnce runs a check once, within its timeout. It returns Success, Warning or Failure, the text to show, and the
 // status of an HTTP answer or the exit code of a script (0: none).
 func (c *check) probeOnce(ctx context.Context, dial Dial, run Exec) (status, output string, code int) {
@@ -41,7 +46,7 @@ func (c *check) probeOnce(ctx context.Context, dial Dial, run Exec) (status, out
 	case fleet.CheckTCP:
 		conn, err := dial(ctx, "tcp", c.address)
 		if err != nil {
-			return Failure, displayText(err.Error()), 0
+			return Failure, c.explainNoAnswer(ctx, err), 0
 		}
 		_ = conn.Close() // opening the connection is the whole check
 		return Success, "connected to " + c.address, 0
@@ -66,7 +71,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 		}
 	}
 	transport := &http.Transport{
-		DialContext: dial, DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
+		DialContext: dial.endingWith(ctx), DisableKeepAlives: true, MaxResponseHeaderBytes: 64 << 10,
 		TLSClientConfig: &tls.Config{ServerName: c.TLSServerName, InsecureSkipVerify: c.TLSSkipVerify},
 	}
 	client, best := http.Client{Transport: transport}, 299
@@ -76,7 +81,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	}
 	res, err := client.Do(req)
 	if err != nil {
-		return Failure, displayText(err.Error()), 0
+		return Failure, c.explainNoAnswer(ctx, err), 0
 	}
 	defer res.Body.Close()
 	if res.StatusCode >= 200 && res.StatusCode <= best {

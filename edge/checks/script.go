@@ -22,7 +22,7 @@ func (c *check) probeScript(ctx context.Context, run Exec) (status, output strin
 	})
 	switch {
 	case ctx.Err() != nil && errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return Failure, displayText(fmt.Sprintf("the command did not end within %s: %s", c.Timeout, out.keptText())), 0
+		return Failure, c.explainSlowScript(out.keptText()), 0
 	case err != nil:
 		return Failure, displayText(err.Error()), 0
 	case code == 0:
