@@ -51,7 +51,7 @@ func mustDesireService(t testing.TB, dir string, s fleet.Service) {
 	s.PortLabel = "8080"
 	s.Checks = []fleet.ServiceCheck{{Name: "alive", Type: fleet.CheckTCP, Interval: time.Second, Timeout: time.Second}}
 	body, err := syncproto.EncodeJob(&fleet.Job{ID: "shop", Name: "shop", TaskGroups: []fleet.TaskGroup{{
-		Name: "g", Tasks: []fleet.Task{{Name: "t"}}, Services: []fleet.Service{s},
+		Name: "g", Tasks: []fleet.Task{{Name: "t", Driver: "docker"}}, Services: []fleet.Service{s},
 	}}})
 	if err != nil {
 		t.Fatal(err)

@@ -374,14 +374,21 @@ func (e *Edge) reportSpace(s datadir.Space) {
 }
 
 // followMachine makes the allocations reconcile whenever this machine's node changes, because checks use its
-// address, or new allocations may start again. It returns when ctx ends.
+// address, or new allocations may start again. It records changes of the drivers' health. It returns when ctx ends.
 func (e *Edge) followMachine(ctx context.Context) {
 	changed, space := e.describer.Changed(), e.space.Changed()
+	e.allocs.TriggerReconcile() // the node may have changed since the start
+	paused := e.recordDriverHealth(ctx)
 	for {
 		select {
 		case <-changed:
 			changed = e.describer.Changed()
 			e.allocs.TriggerReconcile()
+			if paused == nil {
+				paused = e.recordDriverHealth(ctx)
+			}
+		case <-paused:
+			paused = e.recordDriverHealth(ctx)
 		case <-space:
 			space = e.space.Changed()
 			e.allocs.TriggerReconcile()

@@ -235,7 +235,7 @@ const (
 	TaskVault         = "Vault"    // a task waits for Vault, got another token, or goes on with what it had
 	TaskTemplate      = "Template" // a template was rendered, waits for its sources, or is older than they are
 
-	TaskHealth = "Driver Health" // a task's own check, as its driver reports it, began to fail or to pass
+	TaskHealth = "Driver Health" // the driver, or a task's own check as its driver reports it, began to fail or to pass
 
 	TaskDownloadingArtifacts   = "Downloading Artifacts"
 	TaskFailedArtifactDownload = "Failed Artifact Download"

@@ -136,7 +136,8 @@ func (d *Driver) daemonError(doing string, err error) error {
 		return err
 	case errors.Is(err, context.DeadlineExceeded):
 		d.connected.Store(false)
-		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "%s: the %s daemon at %s does not answer: %w", doing, d.cfg.Name, d.cfg.Socket, err))
+		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "%s: the %s daemon at %s does not answer: %w", doing, d.cfg.Name, d.cfg.Socket, err).
+			WithHint("it hangs or is overloaded; check it with: systemctl status %s", d.cfg.Name))
 	case client.IsErrConnectionFailed(err):
 		d.connected.Store(false)
 		return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "%s: the %s daemon at %s cannot be reached: %w", doing, d.cfg.Name, d.cfg.Socket, err).

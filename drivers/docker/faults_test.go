@@ -148,7 +148,7 @@ func TestDaemonHangs(t *testing.T) {
 		again := d.mustDriver(t, "boot")
 		pollUntil(t, func() (bool, string) { // its threads stop one after the other
 			info := again.Fingerprint(t.Context())
-			return info.Detected && !info.Healthy, info.HealthDescription
+			return info.Detected && !info.Healthy && strings.Contains(info.HealthDescription, "systemctl status "+d.name), info.HealthDescription
 		})
 		if _, err := again.Recover(t.Context(), cfg, h); err == nil || errors.Is(err, drivers.ErrTaskGone) || !drivers.IsRecoverable(err) {
 			t.Errorf("Recover: %v, want an error that may not occur again", err)
@@ -187,6 +187,9 @@ func TestDaemonIsKilled(t *testing.T) {
 		h, task := mustStart(t, driver, cfg)
 		exits := waiting(t, task)
 		d.Stop(syscall.SIGKILL)
+		if info := driver.Fingerprint(t.Context()); info.Healthy || !strings.Contains(info.HealthDescription, d.name) {
+			t.Errorf("%+v of a daemon that was killed", info)
+		}
 		if _, err := d.mustDriver(t, "boot").Recover(t.Context(), cfg, h); err == nil || errors.Is(err, drivers.ErrTaskGone) || !drivers.IsRecoverable(err) {
 			t.Errorf("Recover: %v, want an error that may not occur again", err)
 		}

@@ -39,7 +39,7 @@ func (h DriverHealth) Watch(ctx context.Context, p *Preparation, control TaskCon
 	for {
 		health, err := reporter.TaskHealth(ctx, *p.Config)
 		switch {
-		case err != nil: // the daemon does not answer: the health has not changed
+		case err != nil: // the daemon does not answer: the edge records that for all tasks of the driver
 		case health.Status == drivers.HealthUnknown:
 			return
 		case (health.Status == drivers.HealthBad) != unhealthy:

@@ -60,6 +60,7 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	t.placeAsAdmitted(&n.Node)
 	n.Attributes, n.Meta, n.Devices = said.Attributes, said.Meta, said.Devices
 	n.Drivers = withUpdateTimes(before.Drivers, said.Drivers, time.Unix(0, w.now).UTC())
+	t.addDriverEvents(n, before.Drivers, w.now)
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs
 	n.MinDynamicPort, n.MaxDynamicPort = said.MinDynamicPort, said.MaxDynamicPort
 	n.HostVolumes = t.withDynamicVolumes(said.ID, said.HostVolumes)
@@ -392,6 +393,30 @@ func (v *View) CapacitySince(index fleet.Index) iter.Seq2[string, fleet.Index] {
 				return
 			}
 		}
+	}
+}
+
+// subsystemDriver and detailDriver are those of Nomad's events of drivers.
+const (
+	subsystemDriver = "Driver"
+	detailDriver    = "driver"
+)
+
+// addDriverEvents adds an event for each driver that was healthy before and is not now, or the other way round. n must be the
+// entry's own copy.
+func (t *tx) addDriverEvents(n *nodeRow, before map[string]fleet.DriverInfo, now int64) {
+	for _, name := range slices.Sorted(maps.Keys(n.Drivers)) {
+		old, known := before[name]
+		info := n.Drivers[name]
+		if !known || old.Healthy == info.Healthy {
+			continue
+		}
+		message := fmt.Sprintf("Driver %s is healthy", name)
+		if !info.Healthy {
+			message = fmt.Sprintf("Driver %s is not healthy: %s", name, info.HealthDescription)
+		}
+		n.addNodeEvent(subsystemDriver, message, now, t.index)
+		n.Events[len(n.Events)-1].Details = map[string]string{detailDriver: name}
 	}
 }
 

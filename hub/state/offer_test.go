@@ -98,3 +98,26 @@ func TestOfferChangedUnseen(t *testing.T) {
 	w.openNextSession(id)
 	w.wantEvals("logs", fleet.TriggerNodeUpdate)
 }
+
+// TestDriverEvents: a node has an event when a driver's health changes, and none when only its text does.
+func TestDriverEvents(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	before := len(w.getNode(id).Events)
+	n := description(id, "n1")
+	for _, info := range []fleet.DriverInfo{
+		{Detected: true, Healthy: true, HealthDescription: "Healthy"},
+		{Detected: true, HealthDescription: "it hangs"}, {Detected: true, HealthDescription: "it is gone"},
+		{Detected: true, Healthy: true, HealthDescription: "Healthy"},
+	} {
+		n.Drivers = map[string]fleet.DriverInfo{"sim": info, "new": {Detected: true}}
+		w.mustApply(state.NodeRegister{Node: n, EvalSeed: w.nextEvalSeed(), Now: w.nowNanos()})
+	}
+	var got []string
+	for _, e := range w.getNode(id).Events[before:] {
+		got = append(got, fmt.Sprintf("%s %s: %s", e.Subsystem, e.Details["driver"], e.Message))
+	}
+	if want := []string{"Driver sim: Driver sim is not healthy: it hangs", "Driver sim: Driver sim is healthy"}; !slices.Equal(got, want) {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
