@@ -17,6 +17,7 @@ import (
 func (a *API) childEndpoints() []endpoint {
 	return []endpoint{
 		{writes, "/v1/job/{id}/dispatch", inRequestNamespace("dispatch-job"), writeBody(a, a.dispatchJob)},
+		{writes, "/v1/job/{id}/dispatch/payload", inRequestNamespace("dispatch-job"), a.writeHandler(a.dispatchBody)},
 		{writes, "/v1/job/{id}/periodic/force", inRequestNamespace("dispatch-job", "submit-job"), a.writeHandler(a.forcePeriodic)},
 	}
 }
@@ -48,6 +49,16 @@ func dispatchedChild(j *fleet.Job, id fleet.JobID, now time.Time) *fleet.Job {
 	c := j.Child(id, now)
 	c.Dispatched, c.Periodic = true, j.Periodic
 	return c
+}
+
+// dispatchBody dispatches a parameterized job with the request's body as the payload, byte for byte. Senders of
+// webhooks, which cannot put their text into JSON, use it.
+func (a *API) dispatchBody(r *http.Request) (any, fleet.Index, error) {
+	payload, err := readBytes(r)
+	if err != nil {
+		return nil, 0, err
+	}
+	return a.dispatchJob(r, api.JobDispatchRequest{Payload: payload})
 }
 
 // dispatchJob registers a child of a parameterized job with the request's payload and meta, and an evaluation of it.

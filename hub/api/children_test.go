@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -67,6 +68,44 @@ func TestDispatch(t *testing.T) {
 	if _, _, err := c.Jobs().Dispatch("resize", image, []byte("x"), "", nil); err == nil || !strings.Contains(err.Error(), "stopped") {
 		t.Fatalf("a stopped job was dispatched: %v", err)
 	}
+}
+
+// TestDispatchOfPlainBody dispatches with the request's body as the payload, as senders of webhooks do.
+func TestDispatchOfPlainBody(t *testing.T) {
+	h, srv, c := mustServe(t)
+	job := batchJob("hook")
+	job.ParameterizedJob = &nomad.ParameterizedJobConfig{Payload: "required"}
+	if _, _, err := c.Jobs().Register(job, nil); err != nil {
+		t.Fatal(err)
+	}
+	path := srv.URL + "/v1/job/hook/dispatch/payload?idempotency_token="
+	text := `{"event": "push",` + "\x00 not JSON"
+	for token, method := range map[string]string{"one": "POST", "two": "PUT"} {
+		first := mustDispatchText(t, method, path+token, text)
+		child, ok := h.store.View().Job("default", fleet.JobID(first.DispatchedJobID))
+		if !ok || child.ParentID != "hook" || string(child.Payload) != text || first.EvalID == "" {
+			t.Fatalf("%s: the child is %+v, answer %+v", method, child, first)
+		}
+		if again := mustDispatchText(t, method, path+token, text); again.DispatchedJobID != first.DispatchedJobID || again.EvalID != "" {
+			t.Fatalf("%s: the same token gave %+v", method, again)
+		}
+	}
+	for text, says := range map[string]string{"": "needs a payload", strings.Repeat("x", 16<<10+1): "16385 bytes"} {
+		if status, said := mustAnswer(t, "POST", path+"three", text); status != 400 || !strings.Contains(said, says) {
+			t.Errorf("%d bytes: %d %s, want %q", len(text), status, said, says)
+		}
+	}
+}
+
+// mustDispatchText sends text as a request's body, and reads the answer of a dispatch.
+func mustDispatchText(tb testing.TB, method, url, text string) (answer nomad.JobDispatchResponse) {
+	tb.Helper()
+	status, said := mustAnswer(tb, method, url, text)
+	_, body, _ := strings.Cut(said, "\r\n\r\n")
+	if err := json.Unmarshal([]byte(body), &answer); status != 200 || err != nil {
+		tb.Fatalf("%s %s: %d %s, %v", method, url, status, said, err)
+	}
+	return answer
 }
 
 // TestDispatchOfAPeriodicJob dispatches a job that is periodic too: the dispatched job is launched at its times.

@@ -180,6 +180,7 @@ var unwalked = map[string]string{
 	"PUT /v1/operator/snapshot":                "no answer",
 	"GET /v1/client/allocation/{id}/exec":      "a websocket, see exec_test.go",
 	"GET /v1/job/{id}/action":                  "a websocket, see actions_test.go",
+	"PUT /v1/job/{id}/dispatch/payload":        "Nomad's client does not send it: TestDispatchOfPlainBody",
 	"DELETE /v1/service/{name}/{registration}": "refused, see docs/compatibility.md",
 
 	"GET /.well-known/jwks.json":                         "keys in the shape of RFC 7517: TestNomadReadsKeySet",

@@ -243,12 +243,9 @@ func (a *API) optionalBody(r *http.Request, v any) error {
 // readBody decodes the request's JSON body of at most MaxBody bytes into v, and checks its keys. empty: there is no
 // body.
 func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
-	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	b, err := readBytes(r)
 	if err != nil {
-		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
-	}
-	if len(b) > MaxBody {
-		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is larger than %d MiB", MaxBody>>20)
+		return false, err
 	}
 	if len(b) == 0 {
 		return true, nil
@@ -268,6 +265,18 @@ func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 		return false, err
 	}
 	return false, keys.refuseUnknown()
+}
+
+// readBytes returns the request's body of at most MaxBody bytes.
+func readBytes(r *http.Request) ([]byte, error) {
+	b, err := io.ReadAll(io.LimitReader(r.Body, MaxBody+1))
+	if err != nil {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %v", err)
+	}
+	if len(b) > MaxBody {
+		return nil, fleet.Errorf(fleet.CodeInvalid, "read the request's body: it is larger than %d MiB", MaxBody>>20)
+	}
+	return b, nil
 }
 
 // notJSON returns why a body could not be decoded, in words of JSON instead of Go.
