@@ -21,7 +21,7 @@ func (h *Hub) agentConfig() map[string]any {
 		"Ports":  map[string]any{"HTTP": portOf(h.addr.HTTP), "RPC": portOf(h.addr.QUIC), "Serf": portOf(h.addr.Gossip)},
 		"Server": map[string]any{"Enabled": true},
 		"Client": map[string]any{"Enabled": false},
-		"ACL":    map[string]any{"Enabled": false},
+		"ACL":    map[string]any{"Enabled": h.access.Enabled(h.store.View())},
 		"TLSConfig": map[string]any{
 			"EnableHTTP": h.https != nil, "EnableRPC": true, "VerifyHTTPSClient": h.cfg.HTTPTLSClientCA != "",
 		},
