@@ -2,6 +2,8 @@ package follow
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,5 +76,47 @@ func TestPromotionWithoutAnOutlook(t *testing.T) {
 	}
 	if _, err := f.checkRollout(p); err == nil || !strings.HasSuffix(err.Error(), "deployment abcdef01 waits for its promotion") {
 		t.Errorf("it is followed until: %v", err)
+	}
+}
+
+// TestManyAllocsShareALine writes the changes of allocations where the output is no terminal: a line for each, and one
+// line for many that reach the same status at once.
+func TestManyAllocsShareALine(t *testing.T) {
+	stubs := func(n int, status, group string) (allocs []api.AllocStub) {
+		for i := range n {
+			id := fleet.AllocID(fmt.Sprintf("%s-%d", group, i))
+			allocs = append(allocs, api.AllocStub{
+				ID: id, Name: string(id), NodeName: "north", TaskGroup: group, ClientStatus: status, DesiredStatus: fleet.DesiredRun,
+			})
+		}
+		return allocs
+	}
+	for name, tc := range map[string]struct {
+		allocs []api.AllocStub
+		want   []string // after the time
+	}{
+		"seven": {stubs(7, fleet.ClientRunning, "web"), []string{`7 allocations of group "web" are running`}},
+		"six":   {stubs(6, fleet.ClientRunning, "web"), []string{`6 allocations of group "web" are running`}},
+		"seven and another group": {
+			slices.Concat(stubs(7, fleet.ClientPending, "web"), stubs(1, fleet.ClientRunning, "api")),
+			[]string{"allocation api-0 api-0 on north is running", `7 allocations of group "web" are pending`},
+		},
+		"five": {stubs(5, fleet.ClientRunning, "web"), []string{
+			"allocation web-0 web-0 on north is running", "allocation web-1 web-1 on north is running", "allocation web-2 web-2 on north is running",
+			"allocation web-3 web-3 on north is running", "allocation web-4 web-4 on north is running",
+		}},
+	} {
+		var text strings.Builder
+		s := newScreen(&console.Output{Writer: &text})
+		s.showAllocs(tc.allocs)
+		s.showAllocs(tc.allocs) // nothing has changed: nothing is written
+		var got []string
+		for line := range strings.Lines(text.String()) {
+			_, change, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+			got = append(got, change)
+		}
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }
