@@ -1,6 +1,9 @@
 package local
 
-import "io"
+import (
+	"io"
+	"net/http"
+)
 
 // ReadExecFrames reads frames until there are no more, and returns how many there were and why it ended.
 func ReadExecFrames(r io.Reader) (n int, err error) {
@@ -10,4 +13,9 @@ func ReadExecFrames(r io.Reader) (n int, err error) {
 			return n, err
 		}
 	}
+}
+
+// WithTransport returns a Client that sends its requests with t instead of to the socket.
+func (c *Client) WithTransport(t http.RoundTripper) *Client {
+	return &Client{socket: c.socket, siteCode: c.siteCode, http: &http.Client{Transport: t}}
 }
