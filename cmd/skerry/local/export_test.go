@@ -1,12 +1,22 @@
 package local
 
 import (
+	"strings"
 	"time"
 
+	"skerry/cmd/console"
 	"skerry/edge/local"
 )
 
-// Summary is the first line of the status.
+// Note is the last column of an allocation in the status.
 func Note(a local.Alloc, now time.Time) string { return allocNote(a, now) }
 
+// StatusText is the output of local status, or with all of local status --all.
+func StatusText(s local.Status, all bool, now time.Time) string {
+	var text strings.Builder
+	writeStatus(&console.Output{Writer: &text}, s, all, now)
+	return text.String()
+}
+
+// Summary is the first line of the status.
 func Summary(s local.Status, now time.Time) string { return statusSummary(s, now) }

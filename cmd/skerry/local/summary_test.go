@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -67,5 +68,37 @@ func TestNoteOfExpiredIdentity(t *testing.T) {
 	a := local.Alloc{Identities: []local.Identity{{Task: "web", Name: "aws", Expires: &past}, {Task: "web", Name: "vault", Expires: &future}, {Task: "web", Name: "default"}}}
 	if got, want := onsite.Note(a, now), "identity aws of web expired 2h0m ago"; got != want {
 		t.Errorf("it says %q, want %q", got, want)
+	}
+}
+
+// TestStatusHidesEndedAllocs shows the allocations that have not ended, and says how many others there are.
+func TestStatusHidesEndedAllocs(t *testing.T) {
+	named := func(name, status string) local.Alloc {
+		a := allocOf(status, fleet.DesiredRun)
+		a.Name = name
+		return a
+	}
+	runs, ended := named("web[0]", fleet.ClientRunning), named("print[0]", fleet.ClientComplete)
+	failed := named("web[1]", fleet.ClientFailed)
+	for name, tc := range map[string]struct {
+		allocs []local.Alloc
+		all    bool
+		shown  string // names
+		says   string
+	}{
+		"one has ended":     {[]local.Alloc{runs, ended}, false, "web[0]", "\n\n1 allocation that ended not shown; use --all to show them.\n"},
+		"all have ended":    {[]local.Alloc{failed, ended}, false, "", "\n\n2 allocations that ended not shown; use --all to show them.\n"},
+		"all are asked for": {[]local.Alloc{runs, failed, ended}, true, "web[0] web[1] print[0]", ""},
+		"none has ended":    {[]local.Alloc{runs}, false, "web[0]", ""},
+	} {
+		text := onsite.StatusText(local.Status{Enrolled: true, Allocs: tc.allocs}, tc.all, time.Now())
+		for _, a := range []local.Alloc{runs, failed, ended} {
+			if strings.Contains(text, a.Name) != strings.Contains(tc.shown, a.Name) {
+				t.Errorf("%s: shown, or not shown, is %s:\n%s", name, a.Name, text)
+			}
+		}
+		if !strings.HasSuffix(text, tc.says) || tc.says == "" && strings.Contains(text, "not shown") || strings.Contains(text, "ALLOCATION") != (tc.shown != "") {
+			t.Errorf("%s:\n%s", name, text)
+		}
 	}
 }
