@@ -63,6 +63,7 @@ test-real: ## all that runs real processes: whole clusters whose links are cut, 
 	go test -vet=off -p 2 -shuffle=on -timeout 30m -count=1 ./chaos/real $(DRIVERS)
 	$(TEST_PROCESSES)
 	$(GOTEST) -count=1 -run '$(REAL_PROGRAMS)' $(TWICE) ./cmd/skerry
+	CGO_ENABLED=0 $(GOTEST) -count=1 -run '^TestScripts$$/^repeat$$' ./cmd/skerry-chaos
 	$(PUBLIC_JOBS)
 
 test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc

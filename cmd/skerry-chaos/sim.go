@@ -35,8 +35,8 @@ func simCommands() []*cobra.Command {
 		Long: `Play schedules of faults in virtual time: whole clusters in one process, an hour in seconds.
 
 Schedules are scenarios from files, or drawn from seeds. On Linux the same seed, played by the same
-program, gives the same history to the last record: a failure can be played again as often as it
-takes to understand it. What fails is kept below --report: the schedule, the history, a page to look
+program, gives the same history to the last record, if the program is built without cgo, as make build
+does: a failure can be played again as often as it takes to understand it. What fails is kept below --report: the schedule, the history, a page to look
 at, and all data directories.`,
 		Example: `  skerry-chaos sim --seeds 20
   skerry-chaos sim --seed 17 --seeds 1 --record
