@@ -19,6 +19,7 @@ import (
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
 )
 
 const (
@@ -54,9 +55,10 @@ func (o otherHubs) Logs(ctx context.Context, node fleet.NodeID, req syncproto.Re
 	return o.hub.gateway.Logs(ctx, node, req)
 }
 
-// hub is a gateway behind a real socket.
+// hub is a gateway behind a socket.
 type hub struct {
 	*cluster
+	listen    func(tb testing.TB) net.PacketConn // makes the socket of an edge
 	gateway   *gateway.Gateway
 	addr      net.Addr
 	authority *pki.Authority
@@ -64,6 +66,9 @@ type hub struct {
 }
 
 type options struct {
+	// net is the simulated network of a test in virtual time, and path the way of its edges; nil: loopback.
+	net   *transporttest.Net
+	path  *transporttest.Path
 	ttl   time.Duration
 	probe formerSessionFunc
 	// leaderless: the hub knows of no leader, though commands are applied.
@@ -95,7 +100,12 @@ func newHub(tb testing.TB, opts options) *hub {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	h := &hub{cluster: newCluster(tb, opts.lags), authority: authority}
+	h := &hub{cluster: newCluster(tb, opts.lags), authority: authority, listen: listenOnLoopback}
+	socket := listenOnLoopback
+	if opts.net != nil {
+		socket = func(tb testing.TB) net.PacketConn { return opts.net.Listen(tb, "10.0.0.1:4647") }
+		h.listen = func(testing.TB) net.PacketConn { return opts.path.Socket() }
+	}
 	own := h.Store
 	if opts.lags {
 		own = h.own
@@ -122,7 +132,7 @@ func newHub(tb testing.TB, opts options) *hub {
 		tb.Fatal(err)
 	}
 	id := h.mustIssue(fleet.RoleHub, "hub-1")
-	endpoint := mustEndpoint(tb, pki.ServerTLS(func() *identity.Identity { return id }, time.Now))
+	endpoint := mustEndpoint(tb, socket(tb), pki.ServerTLS(func() *identity.Identity { return id }, time.Now))
 	h.addr = endpoint.Addr()
 	h.serveGateway(tb, endpoint)
 	return h
@@ -155,12 +165,17 @@ func (h *hub) serveGateway(tb testing.TB, endpoint *transport.Endpoint) {
 	})
 }
 
-func mustEndpoint(tb testing.TB, serve func([]string) (*tls.Config, error)) *transport.Endpoint {
+func listenOnLoopback(tb testing.TB) net.PacketConn {
 	tb.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
+	return conn
+}
+
+func mustEndpoint(tb testing.TB, conn net.PacketConn, serve func([]string) (*tls.Config, error)) *transport.Endpoint {
+	tb.Helper()
 	e, err := transport.New(transport.Config{Conn: conn, TLS: serve})
 	if err != nil {
 		tb.Fatal(err)

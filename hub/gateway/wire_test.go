@@ -31,7 +31,7 @@ type testEdge struct {
 // mustDial connects with the certificate of a node and opens the three streams.
 func (h *hub) mustDial(tb testing.TB, node fleet.NodeID) *testEdge {
 	tb.Helper()
-	w := &testEdge{tb: tb, node: node, endpoint: mustEndpoint(tb, nil)}
+	w := &testEdge{tb: tb, node: node, endpoint: mustEndpoint(tb, h.listen(tb), nil)}
 	tb.Cleanup(func() { _ = w.endpoint.Close() }) // a test may have closed it
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
