@@ -29,7 +29,7 @@ type DrainMetadata struct {
 	StartedAt  time.Time
 	UpdatedAt  time.Time
 	Status     string
-	AccessorID string            `json:",omitempty"`
+	AccessorID string            `json:",omitempty"` // of the token that drained the node, or canceled the drain
 	Meta       map[string]string `json:",omitempty"` // as whoever asked for it says
 }
 
@@ -61,5 +61,5 @@ func (m *DrainMetadata) Equal(o *DrainMetadata) bool {
 	if m == nil || o == nil {
 		return m == o
 	}
-	return m.Status == o.Status && m.StartedAt.Equal(o.StartedAt) && m.UpdatedAt.Equal(o.UpdatedAt) && maps.Equal(m.Meta, o.Meta)
+	return m.Status == o.Status && m.AccessorID == o.AccessorID && m.StartedAt.Equal(o.StartedAt) && m.UpdatedAt.Equal(o.UpdatedAt) && maps.Equal(m.Meta, o.Meta)
 }

@@ -54,7 +54,9 @@ func (a *API) drainNode(r *http.Request, req api.DrainRequest) (any, fleet.Index
 	}
 	return a.changeNode(r, func(n *fleet.Node) state.Command {
 		now := a.cfg.Now()
-		c := state.NodeDrain{NodeID: n.ID, MarkEligible: req.MarkEligible, Meta: req.Meta, EvalSeed: a.cfg.NewID(), Now: now.UnixNano()}
+		c := state.NodeDrain{
+			NodeID: n.ID, MarkEligible: req.MarkEligible, Meta: req.Meta, Accessor: actorOf(r).Accessor, EvalSeed: a.cfg.NewID(), Now: now.UnixNano(),
+		}
 		if req.DrainSpec != nil {
 			c.Drain = fleet.NewDrain(req.DrainSpec.Deadline, req.DrainSpec.IgnoreSystemJobs, now)
 		}

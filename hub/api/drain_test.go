@@ -77,3 +77,30 @@ func TestPurgeNode(t *testing.T) {
 		t.Fatalf("the evaluation is %+v", e)
 	}
 }
+
+// TestDrainNamesTheToken reads, with Nomad's client, which token drained a node, and which canceled the drain.
+func TestDrainNamesTheToken(t *testing.T) {
+	a := newACLHub(t)
+	mustApply(t, a.hub, state.NodeRegister{Node: fleet.Node{ID: nodeID, Name: "n", Datacenter: "dc1", NodePool: "default"}, Now: 1})
+	management, boot := a.mustBootstrap()
+	_, err := management.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "drains", Rules: `node { policy = "write" }`}, nil)
+	mustSucceed(t, err)
+	operator, made := a.mustMake(management, &nomad.ACLToken{Policies: []string{"drains"}})
+	for _, step := range []struct {
+		by       *nomad.Client
+		spec     *nomad.DrainSpec
+		accessor string
+	}{
+		{operator, &nomad.DrainSpec{Deadline: time.Hour}, made.AccessorID},
+		{management, &nomad.DrainSpec{Deadline: time.Minute}, boot.AccessorID},
+		{operator, nil, made.AccessorID},
+	} {
+		_, err := step.by.Nodes().UpdateDrain(string(nodeID), step.spec, false, nil)
+		mustSucceed(t, err)
+		n, _, err := operator.Nodes().Info(string(nodeID), nil)
+		mustSucceed(t, err)
+		if n.LastDrain == nil || n.LastDrain.AccessorID != step.accessor || (n.DrainStrategy != nil) != (step.spec != nil) {
+			t.Errorf("drain %+v: the last drain is %+v, want the token %s", step.spec, n.LastDrain, step.accessor)
+		}
+	}
+}

@@ -16,6 +16,7 @@ type NodeDrain struct {
 	Drain        *fleet.DrainStrategy // with ForceDeadline and StartedAt; nil: cancel the drain
 	MarkEligible bool
 	Meta         map[string]string
+	Accessor     string // of the token that asks for it; "": there is none, or an older release wrote the entry
 	EvalSeed     string
 	Now          int64
 }
@@ -93,7 +94,7 @@ func (t *tx) setDrainStrategy(n *nodeRow, c NodeDrain) {
 	}
 	n.DrainStrategy = &next
 	n.SchedulingEligibility = fleet.NodeIneligible
-	n.LastDrain = &fleet.DrainMetadata{StartedAt: next.StartedAt, UpdatedAt: now, Status: fleet.DrainDraining, Meta: c.Meta}
+	n.LastDrain = &fleet.DrainMetadata{StartedAt: next.StartedAt, UpdatedAt: now, Status: fleet.DrainDraining, AccessorID: c.Accessor, Meta: c.Meta}
 	t.nodeChanged(n)
 	n.addNodeEvent(EventDrain, message, c.Now, t.index)
 	t.recordNodeEvent(n, "drain", message, c.Now)
@@ -104,7 +105,7 @@ func (t *tx) setDrainStrategy(n *nodeRow, c NodeDrain) {
 func (t *tx) cancelDrain(n *nodeRow, c NodeDrain, w *pendingEvals) {
 	if n.DrainStrategy != nil {
 		n.endDrain(fleet.DrainCanceled, c.Now)
-		n.LastDrain.Meta = c.Meta
+		n.LastDrain.AccessorID, n.LastDrain.Meta = c.Accessor, c.Meta
 		t.nodeChanged(n)
 		n.addNodeEvent(EventDrain, "Node drain disabled", c.Now, t.index)
 		t.recordNodeEvent(n, "drain canceled", "", c.Now)
