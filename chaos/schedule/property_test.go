@@ -104,6 +104,33 @@ func TestDrawnFaultsAreManyAndOfAllKinds(t *testing.T) {
 	}
 }
 
+// TestDrawnJobsClaimResources checks that jobs of many seeds have ports, cores, devices and a max_run_duration, so that
+// the checkers of these see some.
+func TestDrawnJobsClaimResources(t *testing.T) {
+	const seeds = 50
+	claims := map[string]int{}
+	count := func(claim string, drawn bool) {
+		if drawn {
+			claims[claim]++
+		}
+	}
+	for seed := range uint64(seeds) {
+		for _, j := range schedule.Draw(seed, schedule.Shape{}).Jobs {
+			count("dynamic ports", j.Ports > 0)
+			count("a static port", j.Port > 0)
+			count("cores", j.Cores > 0)
+			count("devices", j.Devices > 0)
+			count("max_run_duration", j.MaxRun > 0)
+		}
+	}
+	for _, claim := range []string{"dynamic ports", "a static port", "cores", "devices", "max_run_duration"} {
+		if claims[claim] < seeds/10 {
+			t.Errorf("%s: drawn for %d jobs in %d seeds", claim, claims[claim], seeds)
+		}
+	}
+	t.Log(claims)
+}
+
 // TestOverlapRules holds Validate against a model that looks at every moment: what is
 // forbidden at some moment is refused, and nothing else is.
 func TestOverlapRules(t *testing.T) {
