@@ -64,7 +64,25 @@ var (
 	fileLine    = regexp.MustCompile(`^# file (\S+) on (.+)$`)
 	copyLine    = regexp.MustCompile(`^# copy (\S+) on (\S+) to (\S+) on (.+)$`)
 	commandLine = regexp.MustCompile(`^(\S+)# (.+)$`)
+	// promptLine is an indented line that looks like a command, of a machine or of a person.
+	promptLine = regexp.MustCompile(`^[a-z0-9-]+[#$%] `)
 )
+
+// notRun are the beginnings of commands that the test does not run, each with the reason.
+var notRun = map[string]string{
+	"operator$ skerry context add prod ": "needs the name hub1.example.com and the hash of the CA; scripts of cmd/skerry add a context by its hash",
+	"operator$ ssh -L ":                  "needs a server of SSH",
+}
+
+// isNotRun reports whether notRun has a command.
+func isNotRun(text string) bool {
+	for begin := range notRun {
+		if strings.HasPrefix(text, begin) {
+			return true
+		}
+	}
+	return false
+}
 
 // readSteps reads the indented lines of the page.
 func readSteps(tb testing.TB, page string) []step {
@@ -90,6 +108,11 @@ func readSteps(tb testing.TB, page string) []step {
 			steps, open = append(steps, step{line: at, path: m[1], from: m[2], file: m[3], machines: strings.Fields(m[4])}), false
 		} else if m := commandLine.FindStringSubmatch(text); m != nil && addresses[m[1]] != "" {
 			steps, open = append(steps, step{line: at, machines: []string{m[1]}, command: m[2]}), false
+		} else if promptLine.MatchString(text) {
+			if !isNotRun(text) {
+				tb.Errorf("operations.md:%d: %q has the prompt of no machine, and notRun does not have it", at, text)
+			}
+			open = false
 		} else if open {
 			steps[len(steps)-1].body += text + "\n"
 		}
@@ -102,6 +125,32 @@ type machine struct {
 	name, root      string
 	namespaceHolder *exec.Cmd
 }
+
+// TestReadStepsRefusesUnknownPrompts reads commands of nobody that the test knows.
+func TestReadStepsRefusesUnknownPrompts(t *testing.T) {
+	for line, unknown := range map[string]bool{
+		"hub1# skerry node status":     false,
+		"operator$ ssh -L 1:h:1 hub1":  false,
+		"operator$ skerry node status": true,
+		"hub9# skerry node status":     true,
+		"% skerry node status":         false, // no prompt: output
+	} {
+		var r promptRecorder
+		readSteps(&r, "text\n\n    "+line+"\n")
+		if r.failed != unknown {
+			t.Errorf("%q: refused is %t", line, r.failed)
+		}
+	}
+}
+
+// promptRecorder records whether readSteps refuses a line.
+type promptRecorder struct {
+	testing.TB
+	failed bool
+}
+
+func (r *promptRecorder) Helper()               {}
+func (r *promptRecorder) Errorf(string, ...any) { r.failed = true }
 
 // TestOperations runs the page from its first line to its last.
 func TestOperations(t *testing.T) {
