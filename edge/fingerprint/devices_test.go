@@ -38,7 +38,7 @@ func (f *meteredFinder) Measure(context.Context) (map[string][]devices.Measureme
 
 // TestMeasureDevices reports the values of devices in the shape that Nomad's clients read.
 func TestMeasureDevices(t *testing.T) {
-	finder := &meteredFinder{}
+	finder := &meteredFinder{} // its values are in DeviceStats of HostStats
 	f := mustNew(t, func(cfg *fingerprint.Config) {
 		cfg.Finders = []devices.Finder{&fakeFinder{ids: []string{"plug"}}, finder}
 	})

@@ -67,8 +67,8 @@ var sentACL = map[string]any{
 // something.
 var refused = map[string]string{
 	"/v1/node/pools NodeIdentityTTL":                                     "a node's identity is its certificate",
-	"/v1/namespaces OptionalExtraClaims":                                 "no tokens are made for tasks",
-	"/v1/namespaces RequiredExtraClaims":                                 "no tokens are made for tasks",
+	"/v1/namespaces OptionalExtraClaims":                                 "an identity has Nomad's own claims",
+	"/v1/namespaces RequiredExtraClaims":                                 "an identity has Nomad's own claims",
 	"/v1/operator/scheduler/configuration NodeLimitForFeasibilityChecks": "a job looks at all nodes that it needs",
 }
 

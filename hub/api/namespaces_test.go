@@ -35,7 +35,9 @@ func TestNamespaces(t *testing.T) {
 	_, srv, c := mustServe(t)
 	for _, ns := range []*nomad.Namespace{
 		{Name: "ships", Description: "at sea", Meta: map[string]string{"owner": "fleet"},
-			Capabilities: &nomad.NamespaceCapabilities{EnabledTaskDrivers: []string{"raw_exec"}}},
+			Capabilities: &nomad.NamespaceCapabilities{
+				EnabledTaskDrivers: []string{"raw_exec"}, EnabledNetworkModes: []string{"host", "bridge"}, DisabledNetworkModes: []string{"none"},
+			}},
 		{Name: "farms"},
 	} {
 		if _, err := c.Namespaces().Register(ns, nil); err != nil {
@@ -44,7 +46,7 @@ func TestNamespaces(t *testing.T) {
 	}
 	ships, meta, err := c.Namespaces().Info("ships", nil)
 	if err != nil || ships.Description != "at sea" || ships.Meta["owner"] != "fleet" || ships.CreateIndex == 0 ||
-		len(ships.Capabilities.EnabledTaskDrivers) != 1 || meta.LastIndex == 0 {
+		len(ships.Capabilities.EnabledTaskDrivers) != 1 || len(ships.Capabilities.EnabledNetworkModes) != 2 || len(ships.Capabilities.DisabledNetworkModes) != 1 || meta.LastIndex == 0 {
 		t.Fatalf("%+v, %v", ships, err)
 	}
 	list, meta, err := c.Namespaces().List(&nomad.QueryOptions{PerPage: 2}) // the client itself sorts what is on a page

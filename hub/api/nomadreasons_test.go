@@ -86,7 +86,7 @@ func mustNameATest(tb testing.TB, key, reason string) {
 		return
 	}
 	field := key[strings.LastIndex(key, ".")+1:]
-	for _, text := range mustReadFiles(tb, "*_test.go", "../*/*_test.go", "../../fleet/*_test.go", "../../fleet/*/*_test.go") {
+	for _, text := range mustReadFiles(tb, "*_test.go", "../*/*_test.go", "../../fleet/*_test.go", "../../fleet/*/*_test.go", "../../edge/*/*_test.go") {
 		if _, body, ok := strings.Cut(text, "func "+name[1]+"("); ok && strings.Contains(strings.SplitN(body, "\n}\n", 2)[0], field) {
 			return
 		}
