@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -20,12 +21,9 @@ func TestRehearsalIsWhatHappens(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	examples := func(name string) string { return filepath.Join("..", "..", "examples", name) }
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "rehearsal", "--proxy", "--dir", dir,
-		"--job", examples("shop.hcl"), "--job", examples("prices.hcl"), "--job", examples("payments.hcl"),
-		"--var", "lost_after=20s", "--var", "stop_after=15s", "--var", "copies=3",
-		"--fleet", examples("fleet.yaml"), "--cut", "3@20s:40s", "--for", "75s", // a start may be late by the tolerance
-		"--heartbeat-min-ttl", "5s", "--heartbeat-grace", "5s", "--backoff-cap", "2s", "--tolerance", "15s")
+	command := append([]string{"run", "rehearsal", "--proxy", "--dir", dir}, mustReadRehearsalFlags(t)...)
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), command...)
+	cmd.Dir = filepath.Join("..", "..") // the page names files of the repository
 	said, err := cmd.CombinedOutput()
 	t.Logf("%s", said)
 	if err != nil {
@@ -36,4 +34,19 @@ func TestRehearsalIsWhatHappens(t *testing.T) {
 			t.Errorf("there is no %q", want)
 		}
 	}
+}
+
+// mustReadRehearsalFlags returns the flags of the command on the page docs/rehearse.md.
+func mustReadRehearsalFlags(tb testing.TB) []string {
+	tb.Helper()
+	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "rehearse.md"))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	_, command, found := strings.Cut(string(page), "\n    skerry-chaos run rehearsal ")
+	command, _, ended := strings.Cut(command, "\n\n")
+	if !found || !ended {
+		tb.Fatal("docs/rehearse.md has no command skerry-chaos run rehearsal")
+	}
+	return strings.Fields(strings.ReplaceAll(command, "\\\n", " "))
 }
