@@ -2,6 +2,7 @@ package tpm_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"log/slog"
 	"net"
@@ -254,13 +255,15 @@ func TestEachCommandFails(t *testing.T) {
 func TestKeyInARealTPM(t *testing.T) {
 	s := mustMakeTPM(t)
 	dir := t.TempDir()
-	open := func(wanted machinekey.Place) (*machinekey.Store, *datadir.Dir) {
+	ctx, replaced := context.WithCancel(t.Context())
+	defer replaced()
+	open := func(wanted machinekey.Place, step func(string) error) (*machinekey.Store, *datadir.Dir) {
 		t.Helper()
 		d, err := datadir.Open(dir, datadir.Kind{Owner: "an edge", Version: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		store, err := machinekey.Open(machinekey.Config{Dir: d, Keepers: []machinekey.Keeper{tpm.New(s.socket)}, Wanted: wanted, Log: slog.New(slog.DiscardHandler)})
+		store, err := machinekey.Open(machinekey.Config{Dir: d, Keepers: []machinekey.Keeper{tpm.New(s.socket)}, Wanted: wanted, Step: step, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -270,7 +273,7 @@ func TestKeyInARealTPM(t *testing.T) {
 	for i, step := range []struct{ wanted, at machinekey.Place }{
 		{"file", "file"}, {"", "file"}, {"tpm", "tpm"}, {"", "tpm"}, {"file", "file"}, {"tpm", "tpm"},
 	} {
-		store, d := open(step.wanted)
+		store, d := open(step.wanted, nil)
 		if got := store.Status(); got != (machinekey.Status{Place: step.at}) {
 			t.Fatalf("step %d: %+v", i, got)
 		}
@@ -287,15 +290,20 @@ func TestKeyInARealTPM(t *testing.T) {
 		s.mustStart(t)
 	}
 	s.mustDo(t, clearTPM)
-	lost, d := open("")
+	lost, d := open("", func(label string) error {
+		if label == machinekey.StepErase { // the last one
+			replaced()
+		}
+		return nil
+	})
 	if got := lost.Status(); got.Place != machinekey.PlaceMemory || !strings.Contains(got.Error, "cleared") {
 		t.Errorf("after it was cleared: %+v", got)
 	}
 	lost.NoteAnswer()
-	if err := errors.Join(lost.Run(t.Context()), d.Close()); err != nil {
+	if err := errors.Join(lost.Run(ctx), d.Close()); err != nil {
 		t.Fatal(err)
 	}
-	again, d := open("")
+	again, d := open("", nil)
 	defer d.Close()
 	if plain, err := again.Key().Open(lost.Key().Seal([]byte("new"), nil), nil); err != nil || string(plain) != "new" || again.Status().Place != machinekey.PlaceTPM {
 		t.Errorf("after the replacement: %q, %v, %+v", plain, err, again.Status())
