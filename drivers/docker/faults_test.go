@@ -512,7 +512,7 @@ func TestOutOfMemory(t *testing.T) {
 		if exit.Signal != 9 || exit.Success() {
 			t.Errorf("%+v, want it killed", exit)
 		}
-		if !exit.OOM && d.name == docker.Docker { // Podman 4 does not tell on cgroup v1
+		if !exit.OOM {
 			t.Errorf("%+v, want it out of memory", exit)
 		}
 	})

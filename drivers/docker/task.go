@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -96,6 +97,9 @@ func (t *task) finishWith(state *container.State) (drivers.Exit, error) {
 		return t.exit.Load().toDriverExit(), nil
 	}
 	e := exitOf(state)
+	if e.Signal == int(syscall.SIGKILL) && !e.OOM {
+		e.OOM = wasOutOfMemory(t.container)
+	}
 	if err := recordExit(t.cfg.StateDir, e); err != nil {
 		return drivers.Exit{}, fmt.Errorf("record exit of task %s: %w", t.cfg.ID, err)
 	}
