@@ -1,6 +1,7 @@
 package volumes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,6 +17,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/datadir"
+	"skerry/internal/sorting"
 )
 
 // Locks says how an edge locks the folders that its tasks may write to. A lock is an open file with flock, and ends with the agent.
@@ -210,9 +212,8 @@ func (l *folderLocks) isInPlace(name string, held *heldLock) bool {
 
 // writeUsers writes the users of a lock into its file. It gives up a lock that has none.
 func (l *folderLocks) writeUsers(name string, held *heldLock) {
-	users := slices.SortedFunc(maps.Keys(held.users), func(a, b lockUser) int {
-		return slices.Compare([]string{string(a.Alloc), a.Task}, []string{string(b.Alloc), b.Task})
-	})
+	users := slices.Collect(maps.Keys(held.users))
+	sorting.Slice(users, func(a, b lockUser) int { return cmp.Or(cmp.Compare(a.Alloc, b.Alloc), cmp.Compare(a.Task, b.Task)) })
 	err := held.file.Truncate(0)
 	if err == nil && len(users) > 0 {
 		var text []byte
