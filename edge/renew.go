@@ -121,8 +121,8 @@ func (e *Edge) acceptCAs(ders [][]byte) error {
 }
 
 // noteSessionEnd has the machine's key erased if the cluster has expelled this edge, and wakes the renewal if a hub refused
-// the certificate as ended, or its CA. The link calls it after each session. This machine may not know that the certificate has ended, because its time does not count while it
-// is off.
+// the certificate as ended, or its CA. The link calls it after each session. This machine may not know that the certificate
+// has ended, because its time does not count while it is off.
 func (e *Edge) noteSessionEnd(err *fleet.Error) {
 	e.neighbours.NoteSessionEnd()
 	if err.Code == fleet.CodeRevoked {

@@ -7,7 +7,7 @@ import (
 	"skerry/api"
 )
 
-// What a stolen edge knew is listed when a variable was deleted and the collector has removed the job, its allocations and
+// The exposure of a stolen edge is listed when a variable was deleted and the collector has removed the job, its allocations and
 // the node.
 func TestExposureOutlivesTheCollector(t *testing.T) {
 	hubs := mustCluster(t, 1)

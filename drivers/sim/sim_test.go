@@ -164,7 +164,7 @@ func TestAWatchedWorldTells(t *testing.T) {
 	}
 }
 
-// Whoever waits for a task's end can start it again. The watcher hears of the end before.
+// A task can be started again as soon as its end is known. The watcher hears of the end before.
 func TestAnEndIsToldBeforeWaitersGoOn(t *testing.T) {
 	var task drivers.Task
 	told := false
