@@ -63,14 +63,16 @@ func TestServicesOfNeighboursWithoutALink(t *testing.T) {
 	t.Parallel()
 	dir := mustEnrolled(t)
 	mustCheckedService(t, dir)
-	port, stopNeighbour := mustListen(t, "127.0.0.1:0")
+	// No other test listens on this address, and so nobody takes over the port of a neighbour that has died.
+	const neighbour = "127.0.0.2"
+	port, stopNeighbour := mustListen(t, neighbour+":0")
 	defer stopNeighbour()
 	mustDeliverServices(t, dir,
 		syncproto.DeliveredService{
 			ID: "till-2", Name: "till", Namespace: fleet.DefaultNamespace, Node: "n2", NodeName: "edge-2", Alloc: "a2", Job: "shop",
-			Address: "127.0.0.1", Port: port, TCP: true, Tags: []string{"main"},
+			Address: neighbour, Port: port, TCP: true, Tags: []string{"main"},
 		},
-		syncproto.DeliveredService{ID: "other", Name: "till", Namespace: "bank", Node: "n2", NodeName: "edge-2", Address: "127.0.0.1", Port: port})
+		syncproto.DeliveredService{ID: "other", Name: "till", Namespace: "bank", Node: "n2", NodeName: "edge-2", Address: neighbour, Port: port})
 	cfg := config(dir, nil, &logBuffer{})
 	cfg.BootID, cfg.DNS = boot2, "127.0.0.1:0"
 	l := mustStart(t, cfg)
