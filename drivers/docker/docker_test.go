@@ -28,7 +28,8 @@ func newHarness(tb testing.TB, d *daemon) drivertest.Harness {
 		Reboot: func() { bootID = "boot-2" },
 		Config: script,
 		Starts: starts,
-		Logs:   true,
+
+		NoSupervisor: "the daemon keeps the containers: TestDaemonIsKilled, TestDaemonHangs",
 		BadConfigs: map[string]map[string]any{
 			"image is required":        {"command": "sh"},
 			`unknown key "imagge"`:     {"image": testImage, "imagge": "x"},
@@ -66,6 +67,9 @@ func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
 		lines = append(lines, "while :; do sleep 100 & wait $!; done")
 	case b.RunFor > 0:
 		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
+	}
+	if b.Hog {
+		lines = append(lines, fmt.Sprintf("exec dd if=/dev/zero of=/dev/null count=1 bs=%dM", drivertest.HogMB))
 	}
 	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
 	return shell(cfg, lines...)

@@ -322,8 +322,8 @@ func recoverCopied(s *suite) {
 
 // logsSurvive requires that a task's output is in its log files, also after Forget.
 func logsSurvive(s *suite) {
-	if !s.h.Logs {
-		return
+	if s.h.NoLogs != "" {
+		s.Skip(s.h.NoLogs)
 	}
 	cfg := s.newTaskConfig("task", Behaviour{Print: "to stdout", PrintErr: "to stderr", RunFor: 20 * time.Millisecond})
 	h, task := s.mustStart(cfg)
@@ -342,9 +342,6 @@ func logsSurvive(s *suite) {
 
 // disabledLogs requires that a task whose logs are disabled runs and writes no log files.
 func disabledLogs(s *suite) {
-	if !s.h.Logs {
-		return
-	}
 	cfg := s.newTaskConfig("task", Behaviour{Print: "to stdout", PrintErr: "to stderr", ExitCode: 3})
 	cfg.Logs.Disabled = true
 	h, task := s.mustStart(cfg)

@@ -15,8 +15,8 @@ func crash(s *suite) {
 
 // outOfMemory requires that the exit of a task that took too much memory says so.
 func outOfMemory(s *suite) {
-	if !s.h.OOM {
-		return
+	if s.h.NoOOM != "" {
+		s.Skip(s.h.NoOOM)
 	}
 	cfg := s.newTaskConfig("task", Behaviour{Hog: true})
 	h, err := s.driver.Start(s.ctx, cfg)
@@ -30,8 +30,8 @@ func outOfMemory(s *suite) {
 
 // supervisorKilled requires that a task outlives its supervisor, is found by the next agent, and can be stopped.
 func supervisorKilled(s *suite) {
-	if s.h.KillSupervisor == nil {
-		return
+	if s.h.NoSupervisor != "" {
+		s.Skip(s.h.NoSupervisor)
 	}
 	cfg := s.newTaskConfig("task", Behaviour{RunFor: Forever})
 	h, _ := s.mustStart(cfg)

@@ -35,12 +35,13 @@ type Harness struct {
 	Starts func(cfg drivers.TaskConfig) int
 	// BadConfigs are rejected by Validate and Start, with an error that contains the key.
 	BadConfigs map[string]map[string]any
-	// Logs says that the driver writes a task's output to files.
-	Logs bool
-	// OOM says that the kernel kills a task with Behaviour.Hog for its memory, and that its exit says so.
-	OOM bool
-	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: there is none.
+	// NoLogs says why the output of a task is not in its log files; "": it is.
+	NoLogs string
+	// NoOOM says why the kernel does not kill a task with Behaviour.Hog for its memory; "": it does, and the exit says so.
+	NoOOM string
+	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: NoSupervisor says why.
 	KillSupervisor func(cfg drivers.TaskConfig) error
+	NoSupervisor   string
 	// CannotIgnore says why a task cannot ignore a signal; "": it can.
 	CannotIgnore string
 	// NoSignals says why Task.Signal is refused; "": it sends signals.
@@ -54,8 +55,11 @@ type Behaviour struct {
 	Ignore   string        // a signal that does not end the task
 	RunFor   time.Duration // negative: until it is stopped
 	ExitCode int
-	Hog      bool // uses far more memory than the task may
+	Hog      bool // uses HogMB of memory, far more than the task may
 }
+
+// HogMB is the memory in MiB that a task with Behaviour.Hog uses.
+const HogMB = 4 * fleet.DefaultMemoryMB
 
 // Forever is a RunFor without end.
 const Forever = -1 * time.Second
@@ -89,6 +93,9 @@ type suite struct {
 }
 
 func newSuite(t *testing.T, h Harness) *suite {
+	if (h.KillSupervisor == nil) == (h.NoSupervisor == "") {
+		t.Fatal("the harness needs KillSupervisor, or else NoSupervisor with the reason")
+	}
 	return &suite{TB: t, h: h, driver: h.NewDriver(), root: t.TempDir(), ctx: t.Context()}
 }
 

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"skerry/drivers"
-	"skerry/fleet"
+	"skerry/drivers/supervised"
 )
 
 // Shell is a Harness.Config for drivers whose tasks have a command and args and run in their folder. It returns a
@@ -33,7 +33,7 @@ func Shell(_ drivers.TaskConfig, b Behaviour) map[string]any {
 		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
 	}
 	if b.Hog {
-		lines = append(lines, fmt.Sprintf("exec dd if=/dev/zero of=/dev/null count=1 bs=%dM", 4*fleet.DefaultMemoryMB))
+		lines = append(lines, fmt.Sprintf("exec dd if=/dev/zero of=/dev/null count=1 bs=%dM", HogMB))
 	}
 	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
 	return map[string]any{"command": "/bin/sh", "args": []any{"-c", strings.Join(lines, "\n")}}
@@ -46,6 +46,14 @@ func ShellStarts(cfg drivers.TaskConfig) int {
 		return 0
 	}
 	return strings.Count(string(b), "started")
+}
+
+// NoCgroups is the Harness.NoOOM of drivers whose tasks are not limited on a machine without cgroups.
+func NoCgroups() string {
+	if _, err := supervised.CgroupVersion(); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // killTimeout bounds the wait for the end of a killed supervisor.

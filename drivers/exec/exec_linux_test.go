@@ -56,8 +56,6 @@ func TestConformance(t *testing.T) {
 			Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
 			Config:         drivertest.Shell,
 			Starts:         drivertest.ShellStarts,
-			Logs:           true,
-			OOM:            true,
 			KillSupervisor: drivertest.KillSupervisor,
 			BadConfigs: map[string]map[string]any{
 				"command is required":       {"args": []any{"a"}},

@@ -64,8 +64,7 @@ func newHarness(tb testing.TB, isolation oci.Config) drivertest.Harness {
 		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
 		Config:         func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return taskConfig(tb, cfg, b) },
 		Starts:         drivertest.ShellStarts,
-		Logs:           true,
-		OOM:            false,
+		NoOOM:          drivertest.NoCgroups(),
 		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"jar_path or class is required":       {"args": []any{"a"}},
@@ -88,6 +87,10 @@ func taskConfig(tb testing.TB, cfg drivers.TaskConfig, b drivertest.Behaviour) m
 		tb.Fatal(err)
 	}
 	jvm := []any{"-Xmx32m", "-XX:TieredStopAtLevel=1"}
+	if b.Hog { // the runtime takes its whole heap at once, and without these options no more than the task may
+		heap := strconv.Itoa(drivertest.HogMB) + "m"
+		jvm = []any{"-Xms" + heap, "-Xmx" + heap, "-XX:+AlwaysPreTouch"}
+	}
 	args := []any{"exit=" + strconv.Itoa(b.ExitCode), "run=" + strconv.FormatInt(b.RunFor.Milliseconds(), 10)}
 	if b.Ignore == "" {
 		jvm = append(jvm, "-Xrs") // otherwise the runtime handles signals itself and exits with a code

@@ -130,9 +130,12 @@ code=$((code / 2)); [ $code = 127 ] && code=255; exit $code`)
 				"image_path": mustImage(tb, cfg, make([]byte, 512)), "drive_interface": "virtio", "args": quick(mustFirmware(tb, b.RunFor, byte(b.ExitCode))),
 			}
 		},
-		Starts:       func(cfg drivers.TaskConfig) int { return strings.Count(output(cfg), "started") },
-		CannotIgnore: "the emulator ends with each signal",
-		NoSignals:    "they would reach the emulator",
+		Starts:         func(cfg drivers.TaskConfig) int { return strings.Count(output(cfg), "started") },
+		NoLogs:         "a machine has one serial port, on which it says that it has started",
+		NoOOM:          "nothing bounds the memory of the emulator",
+		KillSupervisor: drivertest.KillSupervisor,
+		CannotIgnore:   "the emulator ends with each signal",
+		NoSignals:      "they would reach the emulator",
 		BadConfigs: map[string]map[string]any{
 			"image_path is required":                {"args": []any{"a"}},
 			`unknown key "image"`:                   {"image_path": "a.img", "image": "x"},

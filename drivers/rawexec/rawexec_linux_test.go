@@ -129,8 +129,8 @@ func TestOOM(t *testing.T) {
 // with the task although the supervisor was killed.
 func TestHiddenProcessEnds(t *testing.T) {
 	mustBeRoot(t)
-	if !hasCgroups(t) {
-		t.Skip("no cgroups")
+	if why := drivertest.NoCgroups(); why != "" {
+		t.Skip(why)
 	}
 	cfg := newTask(t, `(env -i setsid sh -c 'exec </dev/null >/dev/null 2>&1; echo $$ > hidden; exec sleep 86398' &); while :; do sleep 1; done`)
 	d := mustDriver(t, "")

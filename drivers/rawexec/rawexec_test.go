@@ -31,8 +31,7 @@ func newHarness(tb testing.TB) drivertest.Harness {
 		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
 		Config:         drivertest.Shell,
 		Starts:         drivertest.ShellStarts,
-		Logs:           true,
-		OOM:            hasCgroups(tb),
+		NoOOM:          drivertest.NoCgroups(),
 		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},
@@ -43,12 +42,6 @@ func newHarness(tb testing.TB) drivertest.Harness {
 			"NUL":                               {"command": "/bin/tr\x00ue"},
 		},
 	}
-}
-
-// hasCgroups reports whether tasks of raw_exec have cgroups on this machine.
-func hasCgroups(tb testing.TB) bool {
-	tb.Helper()
-	return mustDriver(tb, "").Fingerprint(tb.Context()).Attributes["driver.raw_exec.cgroups"] != ""
 }
 
 func mustDriver(tb testing.TB, bootID string) *supervised.Driver {

@@ -24,6 +24,8 @@ func TestConformance(t *testing.T) {
 			Reboot:    world.Reboot,
 			Config:    script,
 			Starts:    func(cfg drivers.TaskConfig) int { return world.Starts()[cfg.ID] },
+
+			NoLogs: "a simulated task has no output", NoOOM: "it uses no memory", NoSupervisor: "it has no process",
 			BadConfigs: map[string]map[string]any{
 				`unknown key "runfor"`:            {"runfor": "1s"},
 				"run_for must be a duration":      {"run_for": "soon"},

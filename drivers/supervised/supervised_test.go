@@ -48,8 +48,7 @@ func newHarness(tb testing.TB) drivertest.Harness {
 		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
 		Config:         drivertest.Shell,
 		Starts:         drivertest.ShellStarts,
-		Logs:           true,
-		OOM:            false,
+		NoOOM:          "the tasks of this driver have no cgroup",
 		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"command is required":               {"args": []any{"a"}},

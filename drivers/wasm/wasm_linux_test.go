@@ -48,13 +48,14 @@ func TestConformance(t *testing.T) { drivertest.Run(t, newHarness) }
 func newHarness(tb testing.TB) drivertest.Harness {
 	bootID := ""
 	return drivertest.Harness{
-		Name:         wasm.Name,
-		NewDriver:    func() drivers.Driver { return mustDriver(tb, bootID) },
-		Reboot:       func() { bootID = "11111111-2222-3333-4444-555555555555" },
-		Config:       func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return mustBehave(tb, cfg, b) },
-		Starts:       starts,
-		Logs:         true,
-		CannotIgnore: "WASI has no signals: each of them ends the module",
+		Name:           wasm.Name,
+		NewDriver:      func() drivers.Driver { return mustDriver(tb, bootID) },
+		Reboot:         func() { bootID = "11111111-2222-3333-4444-555555555555" },
+		Config:         func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return mustBehave(tb, cfg, b) },
+		Starts:         starts,
+		NoOOM:          "wazero refuses memory to a module that has all it may have: see TestMemoryLimit",
+		KillSupervisor: drivertest.KillSupervisor,
+		CannotIgnore:   "WASI has no signals: each of them ends the module",
 		BadConfigs: map[string]map[string]any{
 			"module is required":             {"args": []any{"a"}},
 			"module must be a string":        {"module": []any{"a"}},
