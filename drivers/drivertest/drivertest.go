@@ -39,6 +39,8 @@ type Harness struct {
 	NoLogs string
 	// NoOOM says why the kernel does not kill a task with Behaviour.Hog for its memory; "": it does, and the exit says so.
 	NoOOM string
+	// HogMemoryMaxMB is the memory_max of a task with Behaviour.Hog; 0: its memory is its limit.
+	HogMemoryMaxMB int
 	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: NoSupervisor says why.
 	KillSupervisor func(cfg drivers.TaskConfig) error
 	NoSupervisor   string
@@ -131,6 +133,9 @@ func (s *suite) newTaskConfig(name string, b Behaviour) drivers.TaskConfig {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			s.Fatal(err)
 		}
+	}
+	if b.Hog {
+		cfg.Resources.MemoryMaxMB = s.h.HogMemoryMaxMB
 	}
 	cfg.Config = s.h.Config(cfg, b)
 	return cfg

@@ -222,7 +222,9 @@ func (d *Driver) buildProcess(_ context.Context, cfg drivers.TaskConfig) (superv
 	}
 	argv = append(argv, forwards...)
 	process := supervised.Process{Path: p.path, Argv: argv, Env: supervised.Environment(os.Environ(), cfg.Env), Dir: cfg.Dir}
-	cfg.Resources.MemoryMaxMB = -1 // the machine's memory is bounded by -m, and the emulator needs some more
+	if cfg.Resources.MemoryMaxMB == 0 {
+		cfg.Resources.MemoryMaxMB = -1 // the machine's memory is bounded by -m, and the emulator needs some more
+	}
 	return process, process.UseCgroup(cfg)
 }
 

@@ -126,13 +126,16 @@ code=$((code / 2)); [ $code = 127 ] && code=255; exit $code`)
 		},
 		Reboot: func() { bootID = "11111111-2222-3333-4444-555555555555" },
 		Config: func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
-			return map[string]any{
-				"image_path": mustImage(tb, cfg, make([]byte, 512)), "drive_interface": "virtio", "args": quick(mustFirmware(tb, b.RunFor, byte(b.ExitCode))),
+			args := quick(mustFirmware(tb, b.RunFor, byte(b.ExitCode)))
+			if b.Hog {
+				args = append(args, "-object", fmt.Sprintf("memory-backend-ram,id=hog,size=%dM,prealloc=on", drivertest.HogMB))
 			}
+			return map[string]any{"image_path": mustImage(tb, cfg, make([]byte, 512)), "drive_interface": "virtio", "args": args}
 		},
 		Starts:         func(cfg drivers.TaskConfig) int { return strings.Count(output(cfg), "started") },
 		NoLogs:         "a machine has one serial port, on which it says that it has started",
-		NoOOM:          "nothing bounds the memory of the emulator",
+		NoOOM:          drivertest.NoCgroups(),
+		HogMemoryMaxMB: drivertest.HogMB / 2,
 		KillSupervisor: drivertest.KillSupervisor,
 		CannotIgnore:   "the emulator ends with each signal",
 		NoSignals:      "they would reach the emulator",
