@@ -104,9 +104,14 @@ func (d *Driver) fingerprintEmulator(context.Context) fleet.DriverInfo {
 	if err != nil {
 		return fleet.DriverInfo{Detected: fleet.CodeOf(err) != fleet.CodeUnavailable, HealthDescription: err.Error()}
 	}
-	attributes := map[string]string{"driver." + Name: "1", "driver." + Name + ".version": p.version}
-	if p.withoutKVM == "" {
-		attributes["driver."+Name+".kvm"] = "1"
+	info := fleet.DriverInfo{
+		Detected: true, Healthy: true, HealthDescription: "Healthy",
+		Attributes: map[string]string{"driver." + Name: "1", "driver." + Name + ".version": p.version},
 	}
-	return fleet.DriverInfo{Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: attributes}
+	if p.withoutKVM == "" {
+		info.Attributes["driver."+Name+".kvm"] = "1"
+	} else {
+		info.HealthDescription = "Healthy, but kvm does not work, and machines are slow: " + p.withoutKVM
+	}
+	return info
 }

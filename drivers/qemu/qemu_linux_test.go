@@ -269,20 +269,29 @@ func TestGracefulShutdown(t *testing.T) {
 	}
 }
 
-// watchPowerButton connects to a machine by QMP, and sends nil when its power button was pressed.
-func watchPowerButton(tb testing.TB, socket string) <-chan error {
+// mustAskMachine connects to a machine by QMP, runs a command, and returns the answer and what QEMU says afterwards.
+func mustAskMachine(tb testing.TB, socket, command string) (answer string, lines *bufio.Scanner) {
 	tb.Helper()
 	conn, err := net.Dial("unix", socket)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = conn.Close() })
-	lines := bufio.NewScanner(conn)
-	if _, err := conn.Write([]byte(`{"execute": "qmp_capabilities"}` + "\n")); err != nil {
-		tb.Fatal(err)
+	lines = bufio.NewScanner(conn)
+	for _, c := range []string{"qmp_capabilities", command} {
+		if _, err := fmt.Fprintf(conn, "{\"execute\": %q}\n", c); err != nil {
+			tb.Fatal(err)
+		}
+		for lines.Scan() && !strings.Contains(lines.Text(), `"return"`) {
+		}
 	}
-	for lines.Scan() && !strings.Contains(lines.Text(), `"return"`) {
-	}
+	return lines.Text(), lines
+}
+
+// watchPowerButton connects to a machine by QMP, and sends nil when its power button was pressed.
+func watchPowerButton(tb testing.TB, socket string) <-chan error {
+	tb.Helper()
+	_, lines := mustAskMachine(tb, socket, "query-status")
 	pressed := make(chan error, 1)
 	go func() {
 		for lines.Scan() {
