@@ -50,6 +50,9 @@ func chrootFolders(values []string) (map[string]string, error) {
 		if from == "" || to == "" {
 			return nil, fleet.Errorf(fleet.CodeInvalid, "--exec-chroot %q: not PATH or PATH=PATH", value)
 		}
+		if first, twice := folders[from]; twice {
+			return nil, fleet.Errorf(fleet.CodeInvalid, "--exec-chroot %q: tasks see %s at %s already", value, from, first)
+		}
 		folders[from] = to
 	}
 	return folders, nil

@@ -39,10 +39,14 @@ func New(cfg oci.DriverConfig) (*supervised.Driver, error) {
 			if err != nil {
 				return fleet.DriverInfo{HealthDescription: err.Error()}
 			}
-			return fleet.DriverInfo{
+			info := fleet.DriverInfo{
 				Detected: true, Healthy: true, HealthDescription: "Healthy",
 				Attributes: map[string]string{"driver." + Name: "1", "driver." + Name + ".runtime": how},
 			}
+			if err := isolation.CheckFolders(); err != nil {
+				info.Healthy, info.HealthDescription = false, err.Error()
+			}
+			return info
 		},
 	})
 }

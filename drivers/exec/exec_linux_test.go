@@ -118,7 +118,12 @@ func mustStartWith(tb testing.TB, d *supervised.Driver, cfg drivers.TaskConfig) 
 // mustRun runs a task to its end and returns its exit and both outputs.
 func mustRun(tb testing.TB, cfg drivers.TaskConfig) (drivers.Exit, string) {
 	tb.Helper()
-	task := mustStart(tb, cfg)
+	return mustRunWith(tb, mustDriver(tb, ""), cfg)
+}
+
+func mustRunWith(tb testing.TB, d *supervised.Driver, cfg drivers.TaskConfig) (drivers.Exit, string) {
+	tb.Helper()
+	task := mustStartWith(tb, d, cfg)
 	ctx, cancel := context.WithTimeout(tb.Context(), 2*time.Minute)
 	defer cancel()
 	exit, err := task.Wait(ctx)

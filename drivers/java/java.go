@@ -183,12 +183,14 @@ func (p planner) describeRuntime(ctx context.Context) fleet.DriverInfo {
 	if err != nil {
 		return fleet.DriverInfo{Detected: true, HealthDescription: fmt.Sprintf("java -version failed: %v", err)}
 	}
-	info := fleet.DriverInfo{Detected: true, Healthy: true, Attributes: parseVersion(out)}
-	if p.unisolated == nil {
-		info.HealthDescription = "Healthy"
-		info.Attributes["driver.java.isolation"] = p.runtime
-	} else {
+	info := fleet.DriverInfo{Detected: true, Healthy: true, HealthDescription: "Healthy", Attributes: parseVersion(out)}
+	if p.unisolated != nil {
 		info.HealthDescription = fmt.Sprintf("Healthy, but its tasks are not isolated: %v", p.unisolated)
+		return info
+	}
+	info.Attributes["driver.java.isolation"] = p.runtime
+	if err := p.isolation.CheckFolders(); err != nil {
+		info.Healthy, info.HealthDescription = false, err.Error()
 	}
 	return info
 }

@@ -152,6 +152,25 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// A machine that lacks a folder of its operator's list does not run tasks without isolation in its place.
+func TestMissingFolder(t *testing.T) {
+	mustHaveJava(t)
+	d := mustDriver(t, "", oci.Config{Chroot: map[string]string{"/no/such/folder": "/opt"}})
+	info := d.Fingerprint(t.Context())
+	if info.Attributes["driver.java.isolation"] == "" {
+		t.Skip(info.HealthDescription)
+	}
+	if !info.Detected || info.Healthy || !strings.Contains(info.HealthDescription, "/no/such/folder") {
+		t.Errorf("fingerprint: %+v", info)
+	}
+	cfg := mustTask(t, nil)
+	cfg.ID, cfg.Task, cfg.StateDir, cfg.LogDir = "alloc/web/1", "web", filepath.Join(t.TempDir(), "state"), t.TempDir()
+	cfg.Logs, cfg.Config = fleet.LogConfig{MaxFiles: 1, MaxFileSizeMB: 1}, map[string]any{"class": "Task"}
+	if _, err := d.Start(t.Context(), cfg); !drivers.IsRecoverable(err) || !strings.Contains(err.Error(), "/no/such/folder") {
+		t.Errorf("Start: %v, want a recoverable error that names the folder", err)
+	}
+}
+
 // TestJarThatIsAFIFO: a task cannot hold up its next start with it.
 func TestJarThatIsAFIFO(t *testing.T) {
 	cfg := mustTask(t, nil)

@@ -75,6 +75,8 @@ func (i *Isolation) Process(ctx context.Context, cfg drivers.TaskConfig, p Progr
 		if root, err = i.applyImage(ctx, cfg, &p); err != nil {
 			return supervised.Process{}, err
 		}
+	} else if err := i.CheckFolders(); err != nil {
+		return supervised.Process{}, err
 	}
 	user, err := findUser(root, cmp.Or(p.User, DefaultUser))
 	if err != nil {

@@ -14,12 +14,14 @@ import (
 	"cmp"
 	"log/slog"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 
+	"skerry/drivers"
 	"skerry/fleet"
 	"skerry/internal/programs"
 )
@@ -65,7 +67,7 @@ type Config struct {
 	// Runtime is the program of the OCI runtime; "": crun, otherwise runc.
 	Runtime string
 	// Chroot are the folders and files of the machine that tasks see, read-only: path on the machine -> path in the
-	// task. Empty: DefaultChroot.
+	// task. Empty: those of DefaultChroot that the machine has.
 	Chroot map[string]string
 	// Images is the folder for unpacked images; "": tasks have none.
 	Images string
@@ -77,6 +79,8 @@ type Config struct {
 type Isolation struct {
 	runtime string
 	chroot  map[string]string
+	// mayLack says that the machine may lack folders of chroot, which are then left out.
+	mayLack bool
 	images  string
 	// maxBytes and maxFiles bound what an image unpacks to.
 	maxBytes int64
@@ -91,18 +95,56 @@ func New(cfg Config) (*Isolation, error) {
 	if cfg.Runtime != "" && !filepath.IsAbs(cfg.Runtime) {
 		return nil, fleet.Errorf(fleet.CodeInvalid, "OCI runtime %q: not an absolute path", cfg.Runtime)
 	}
-	if len(cfg.Chroot) == 0 {
+	mayLack := len(cfg.Chroot) == 0
+	if mayLack {
 		cfg.Chroot = DefaultChroot()
 	}
-	for from, to := range cfg.Chroot {
-		if !filepath.IsAbs(from) || !filepath.IsAbs(to) || filepath.Clean(to) == "/" {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "folder %q of tasks at %q: both must be absolute paths, and not the root", from, to)
-		}
+	if err := checkChroot(cfg.Chroot); err != nil {
+		return nil, err
 	}
 	return &Isolation{
-		runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot), images: cfg.Images, maxBytes: maxImageBytes, maxFiles: maxImageFiles,
+		runtime: cfg.Runtime, chroot: maps.Clone(cfg.Chroot), mayLack: mayLack, images: cfg.Images, maxBytes: maxImageBytes, maxFiles: maxImageFiles,
 		programs: cmp.Or(cfg.Programs, programs.Open("")),
 	}, nil
+}
+
+// checkChroot returns an error for folders of the machine that tasks cannot see at their paths.
+func checkChroot(chroot map[string]string) error {
+	at := make(map[string]string)
+	for _, from := range slices.Sorted(maps.Keys(chroot)) {
+		to, why := filepath.Clean(chroot[from]), ""
+		if !filepath.IsAbs(from) || !filepath.IsAbs(to) || to == "/" {
+			why = "both must be absolute paths, and not the root"
+		}
+		for _, own := range []string{drivers.AllocPath, drivers.LocalPath, drivers.SecretsPath} {
+			if to == own || strings.HasPrefix(to, own+"/") {
+				why = "a task has a folder of its own there"
+			}
+		}
+		if other, taken := at[to]; taken {
+			why = "it would hide " + other
+		}
+		if why != "" {
+			return fleet.Errorf(fleet.CodeInvalid, "let tasks see %q of this machine at %q: %s", from, chroot[from], why).WithHint("change --exec-chroot of the edge")
+		}
+		at[to] = from
+	}
+	return nil
+}
+
+// CheckFolders returns an error if this machine lacks a folder that its operator lets tasks see: tasks that miss a part of
+// their programs would fail without a reason. It may be a disk that is mounted later.
+func (i *Isolation) CheckFolders() error {
+	if i.mayLack {
+		return nil
+	}
+	for _, from := range slices.Sorted(maps.Keys(i.chroot)) {
+		if _, err := os.Stat(from); err != nil {
+			return drivers.Recoverable(fleet.Errorf(fleet.CodeUnavailable, "let tasks see %s of this machine at %s: %w", from, i.chroot[from], err).
+				WithHint("make it, or change --exec-chroot of the edge"))
+		}
+	}
+	return nil
 }
 
 // findRuntime returns the path of the runtime's program.

@@ -36,7 +36,11 @@ func TestNewRefuses(t *testing.T) {
 	for name, cfg := range map[string]oci.Config{
 		"a relative runtime": {Runtime: "crun"},
 		"a relative folder":  {Chroot: map[string]string{"bin": "/bin"}},
+		"a relative target":  {Chroot: map[string]string{"/bin": "bin"}},
 		"the root":           {Chroot: map[string]string{"/": "/"}},
+		"the local folder":   {Chroot: map[string]string{"/opt": "/local"}},
+		"below the secrets":  {Chroot: map[string]string{"/opt": "/secrets/../secrets/x"}},
+		"two at one place":   {Chroot: map[string]string{"/opt": "/srv", "/usr": "/srv/"}},
 	} {
 		if _, err := oci.New(cfg); fleet.CodeOf(err) != fleet.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
