@@ -89,7 +89,8 @@ func PublishedPorts(cfg drivers.TaskConfig) (map[string]string, error) {
 }
 
 // CreateContainer creates a task's container from an image that the daemon has, and does not start it, as an agent that dies in between.
-func (d *Driver) CreateContainer(ctx context.Context, cfg drivers.TaskConfig) (string, error) {
+// Labels without are left out, which an earlier release did not write.
+func (d *Driver) CreateContainer(ctx context.Context, cfg drivers.TaskConfig, without ...string) (string, error) {
 	o, err := parseOptions(d.cfg.Name, cfg.Config, false)
 	if err == nil {
 		err = d.ensureConnected(ctx)
@@ -108,6 +109,7 @@ func (d *Driver) CreateContainer(ctx context.Context, cfg drivers.TaskConfig) (s
 	if err != nil {
 		return "", err
 	}
+	maps.DeleteFunc(create.Config.Labels, func(label, _ string) bool { return slices.Contains(without, label) })
 	made, err := d.client.ContainerCreate(ctx, create)
 	return made.ID, err
 }
