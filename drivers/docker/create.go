@@ -218,12 +218,15 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 			return nil, err
 		}
 	}
-	if task, ok := strings.CutPrefix(string(host.NetworkMode), "task:"); ok {
+	if task, ok := strings.CutPrefix(string(host.NetworkMode), taskMode); ok {
 		id, err := d.containerOfTask(ctx, cfg.AllocID, task)
 		if err != nil {
 			return nil, err
 		}
 		host.NetworkMode = container.NetworkMode("container:" + id)
+	}
+	for _, what := range o.idleInGroup(d.cfg.Name, host.NetworkMode, joinsGroup, cfg) {
+		d.log.Warn("a key of a container has no effect", "task_id", cfg.ID, "reason", what)
 	}
 	if joinsGroup || host.NetworkMode.IsContainer() { // the container shares names and addresses with the other one
 		if host.NetworkMode.IsContainer() && !d.quirks.podman { // Docker also gives it the other one's host name
@@ -241,9 +244,6 @@ func (d *Driver) setNetwork(ctx context.Context, config *container.Config, host 
 		}
 	}
 	if joinsGroup || !host.NetworkMode.IsUserDefined() {
-		if len(o.endpoint.Aliases) > 0 || o.endpoint.IPAMConfig != nil {
-			return nil, fleet.Errorf(fleet.CodeInvalid, "config of %s: network_aliases, ipv4_address and ipv6_address need network_mode with the name of a network", d.cfg.Name)
-		}
 		return nil, nil
 	}
 	endpoint := o.endpoint
@@ -310,15 +310,9 @@ func publishPorts(config *container.Config, host *container.HostConfig, o *optio
 	}
 	config.ExposedPorts, host.PortBindings = network.PortSet{}, network.PortMap{}
 	for _, p := range cfg.Network.Ports {
-		inside, mapped := o.portMap[p.Label]
-		if !mapped && !slices.Contains(o.ports, p.Label) && !slices.Contains(cfg.Network.TaskPorts, p.Label) {
+		inside, used := o.targetPort(p, cfg)
+		if !used {
 			continue
-		}
-		if !mapped {
-			inside = p.To
-			if inside <= 0 {
-				inside = p.Value
-			}
 		}
 		for _, protocol := range []network.IPProtocol{network.TCP, network.UDP} {
 			at, ok := network.PortFrom(uint16(inside), protocol)

@@ -62,6 +62,7 @@ func parseOptions(driver string, config map[string]any, early bool) (options, er
 		}
 	}
 	r.readKeys("", config, known)
+	o.checkNetworkKeys(driver, r)
 	if o.image == "" && o.load == "" && len(r.wrong) == 0 {
 		r.wrong = append(r.wrong, "image is required")
 	}
