@@ -61,6 +61,9 @@ func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
 	if b.PrintErr != "" {
 		lines = append(lines, fmt.Sprintf("echo '%s' >&2", b.PrintErr))
 	}
+	if b.HogChild {
+		lines = append(lines, drivertest.HogCommand)
+	}
 	lines = append(lines, "echo started >> /work/starts")
 	switch {
 	case b.RunFor == drivertest.Forever:
@@ -69,7 +72,7 @@ func script(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any {
 		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
 	}
 	if b.Hog {
-		lines = append(lines, fmt.Sprintf("exec dd if=/dev/zero of=/dev/null count=1 bs=%dM", drivertest.HogMB))
+		lines = append(lines, "exec "+drivertest.HogCommand)
 	}
 	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
 	return shell(cfg, lines...)

@@ -35,6 +35,7 @@ type task struct {
 	tty        bool
 	stopSignal string // that the daemon sends for a stop; "": SIGTERM
 
+	stopping  atomic.Bool                // this agent ends it
 	seenEnded atomic.Bool                // the daemon said that it has ended
 	exit      atomic.Pointer[exitRecord] // nil: not recorded yet
 }
@@ -97,9 +98,8 @@ func (t *task) finishWith(state *container.State) (drivers.Exit, error) {
 		return t.exit.Load().toDriverExit(), nil
 	}
 	e := exitOf(state)
-	if e.Signal == int(syscall.SIGKILL) && !e.OOM {
-		e.OOM = wasOutOfMemory(t.container)
-	}
+	// The daemon and the kernel also blame memory if it has ended another process of the container, earlier.
+	e.OOM = e.Signal == int(syscall.SIGKILL) && !t.stopping.Load() && (e.OOM || wasOutOfMemory(t.container))
 	if err := recordExit(t.cfg.StateDir, e); err != nil {
 		return drivers.Exit{}, fmt.Errorf("record exit of task %s: %w", t.cfg.ID, err)
 	}
@@ -168,6 +168,7 @@ func (t *task) Stop(ctx context.Context, signal string, timeout time.Duration) e
 	if signal == "" {
 		signal = fleet.DefaultKillSignal
 	}
+	t.stopping.Store(true)
 	// The goroutine makes the request even if the caller gives up before it reaches a slow daemon.
 	asked := make(chan error, 1)
 	go func() {
@@ -216,11 +217,14 @@ func (t *task) stopContainer(ctx context.Context, signal string, timeout time.Du
 
 // Signal sends a signal to the container's main process.
 func (t *task) Signal(ctx context.Context, signal string) error {
-	_, err := drivers.ParseSignal(signal)
+	number, err := drivers.ParseSignal(signal)
 	if err == nil && t.Ended() {
 		err = fleet.Errorf(fleet.CodeConflict, "the task has ended")
 	}
 	if err == nil {
+		if number == int(syscall.SIGKILL) {
+			t.stopping.Store(true)
+		}
 		limited, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		_, err = t.driver.client.ContainerKill(limited, t.container, client.ContainerKillOptions{Signal: signalName(orDefault(signal, fleet.DefaultKillSignal))})

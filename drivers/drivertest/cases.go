@@ -41,6 +41,7 @@ var cases = []struct {
 	{"forget", forget},
 	{"crash", crash},
 	{"out of memory", outOfMemory},
+	{"another process out of memory", childOutOfMemory},
 	{"supervisor killed", supervisorKilled},
 	{"recover after an upgrade", recoverUpgraded},
 	{"secrets of the environment", secretEnv},

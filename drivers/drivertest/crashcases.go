@@ -1,5 +1,7 @@
 package drivertest
 
+import "cmp"
+
 // crash requires that the exit of a task that was killed from outside has the signal, and that memory is not blamed.
 func crash(s *suite) {
 	_, task := s.mustStart(s.newTaskConfig("task", Behaviour{RunFor: Forever}))
@@ -25,6 +27,23 @@ func outOfMemory(s *suite) {
 	}
 	if exit := s.mustWait(s.mustRecover(s.driver, cfg, h)); !exit.OOM || exit.Success() {
 		s.Errorf("exit %+v, want that it was killed for memory", exit)
+	}
+}
+
+// childOutOfMemory requires that memory is not blamed for the end of a task of which another process was killed for its memory: the task
+// exits by itself, or is stopped.
+func childOutOfMemory(s *suite) {
+	if why := cmp.Or(s.h.NoOOM, s.h.NoChildren); why != "" {
+		s.Skip(why)
+	}
+	_, task := s.mustStart(s.newTaskConfig("exits", Behaviour{HogChild: true, ExitCode: 5}))
+	if exit := s.mustWait(task); exit.Code != 5 || exit.Signal != 0 || exit.OOM {
+		s.Errorf("exit %+v, want code 5 and no lack of memory", exit)
+	}
+	_, task = s.mustStart(s.newTaskConfig("stopped", Behaviour{HogChild: true, RunFor: Forever}))
+	s.mustStop(task, "SIGKILL", 0)
+	if exit := s.mustWait(task); exit.OOM || exit.Success() {
+		s.Errorf("exit %+v, want it stopped and no lack of memory", exit)
 	}
 }
 

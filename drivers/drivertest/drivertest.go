@@ -39,6 +39,8 @@ type Harness struct {
 	NoLogs string
 	// NoOOM says why the kernel does not kill a task with Behaviour.Hog for its memory; "": it does, and the exit says so.
 	NoOOM string
+	// NoChildren says why a task starts no other process; "": it can.
+	NoChildren string
 	// HogMemoryMaxMB is the memory_max of a task with Behaviour.Hog; 0: its memory is its limit.
 	HogMemoryMaxMB int
 	// KillSupervisor kills the process that supervises a task, and returns when it is gone; nil: NoSupervisor says why.
@@ -58,6 +60,7 @@ type Behaviour struct {
 	RunFor   time.Duration // negative: until it is stopped
 	ExitCode int
 	Hog      bool // uses HogMB of memory, far more than the task may
+	HogChild bool // another process of the task does that, before the task counts as started
 }
 
 // HogMB is the memory in MiB that a task with Behaviour.Hog uses.

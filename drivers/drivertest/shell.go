@@ -12,6 +12,9 @@ import (
 	"skerry/drivers/supervised"
 )
 
+// HogCommand is a command of a shell that uses HogMB of memory.
+var HogCommand = fmt.Sprintf("dd if=/dev/zero of=/dev/null count=1 bs=%dM", HogMB)
+
 // Shell is a Harness.Config for drivers whose tasks have a command and args and run in their folder. It returns a
 // shell script with the behaviour b, which records its start after it has set its traps.
 func Shell(_ drivers.TaskConfig, b Behaviour) map[string]any {
@@ -25,6 +28,9 @@ func Shell(_ drivers.TaskConfig, b Behaviour) map[string]any {
 	if b.PrintErr != "" {
 		lines = append(lines, fmt.Sprintf("echo '%s' >&2", b.PrintErr))
 	}
+	if b.HogChild {
+		lines = append(lines, HogCommand)
+	}
 	lines = append(lines, "echo started >> starts")
 	switch {
 	case b.RunFor == Forever:
@@ -33,7 +39,7 @@ func Shell(_ drivers.TaskConfig, b Behaviour) map[string]any {
 		lines = append(lines, fmt.Sprintf("sleep %.3f", b.RunFor.Seconds()))
 	}
 	if b.Hog {
-		lines = append(lines, fmt.Sprintf("exec dd if=/dev/zero of=/dev/null count=1 bs=%dM", HogMB))
+		lines = append(lines, "exec "+HogCommand)
 	}
 	lines = append(lines, fmt.Sprintf("exit %d", b.ExitCode))
 	return map[string]any{"command": "/bin/sh", "args": []any{"-c", strings.Join(lines, "\n")}}

@@ -65,6 +65,7 @@ func newHarness(tb testing.TB, isolation oci.Config) drivertest.Harness {
 		Config:         func(cfg drivers.TaskConfig, b drivertest.Behaviour) map[string]any { return taskConfig(tb, cfg, b) },
 		Starts:         drivertest.ShellStarts,
 		NoOOM:          drivertest.NoCgroups(),
+		NoChildren:     "the program of the tests starts none; the tasks of exec and raw_exec do, with the same supervisor",
 		KillSupervisor: drivertest.KillSupervisor,
 		BadConfigs: map[string]map[string]any{
 			"jar_path or class is required":       {"args": []any{"a"}},

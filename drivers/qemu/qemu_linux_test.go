@@ -135,6 +135,7 @@ code=$((code / 2)); [ $code = 127 ] && code=255; exit $code`)
 		Starts:         func(cfg drivers.TaskConfig) int { return strings.Count(output(cfg), "started") },
 		NoLogs:         "a machine has one serial port, on which it says that it has started",
 		NoOOM:          drivertest.NoCgroups(),
+		NoChildren:     "an emulator is one process",
 		HogMemoryMaxMB: drivertest.HogMB / 2,
 		KillSupervisor: drivertest.KillSupervisor,
 		CannotIgnore:   "the emulator ends with each signal",

@@ -144,9 +144,9 @@ func (c *Cgroup) listMembers(supervisor int) []member {
 }
 
 // wasKilledForMemory reports whether the kernel's OOM killer ended a task that died of a signal. A shell reports the
-// signal of its last command as an exit code.
+// signal of its last command as an exit code. Of a task that the supervisor has killed, it may have ended another process.
 func (s *supervisor) wasKilledForMemory(signal int) bool {
-	return s.spec.Cgroup != nil && signal == int(unix.SIGKILL) && s.spec.Cgroup.OOMKills() > 0
+	return s.spec.Cgroup != nil && !s.killed && signal == int(unix.SIGKILL) && s.spec.Cgroup.OOMKills() > 0
 }
 
 // removeContainerAndCgroup removes the task's container and cgroup.

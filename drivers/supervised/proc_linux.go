@@ -14,6 +14,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// closeInheritedFiles closes the descriptors that the agent's parent had left open, which the task would keep
+// open. Descriptors of the Go runtime have the close-on-exec flag.
+func closeInheritedFiles() {
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		fd, err := strconv.Atoi(e.Name())
+		if err != nil || fd <= readyFD {
+			continue
+		}
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
 // procStat is the part of /proc/PID/stat that the driver needs.
 type procStat struct {
 	state   byte

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -49,6 +48,7 @@ type supervisor struct {
 	spec     spec
 	task     taskRecord
 	isParent bool // it started the task itself and so receives its exit
+	killed   bool // the supervisor has killed the task
 
 	signals         chan os.Signal // that the supervisor itself receives
 	control         *os.File
@@ -85,24 +85,6 @@ func runSupervisor(dir string) int {
 	exit := s.superviseUntilExit()
 	s.cleanUpAndRecordExit(exit)
 	return 0
-}
-
-// closeInheritedFiles closes the descriptors that the agent's parent had left open, which the task would keep
-// open. Descriptors of the Go runtime have the close-on-exec flag.
-func closeInheritedFiles() {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil || fd <= readyFD {
-			continue
-		}
-		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
-			_ = unix.Close(fd)
-		}
-	}
 }
 
 // lacks are the kernel errors for a resource that is exhausted now and may be available later.
@@ -314,6 +296,7 @@ func (s *supervisor) superviseUntilExit() exitRecord {
 // still runs.
 func (s *supervisor) signalIfAlive(pid, sig int) {
 	if s.task.isAlive() {
+		s.killed = s.killed || sig == int(unix.SIGKILL)
 		_ = unix.Kill(pid, unix.Signal(sig)) // it may have ended: pollTaskExit notices
 	}
 }
