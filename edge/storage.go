@@ -11,6 +11,7 @@ import (
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/internal/durable"
+	"skerry/internal/redact"
 )
 
 // openStore opens the store if one is configured.
@@ -116,7 +117,7 @@ func (a agent) LoadStore(ctx context.Context, key store.Key, name string, conten
 		return store.Entry{}, err
 	}
 	e, err := a.e.store.Load(ctx, key, name, content)
-	a.recordAction(ctx, "store load", store.RedactSource(key.Source), "", err)
+	a.recordAction(ctx, "store load", key.String(), "", err)
 	return e, err
 }
 
@@ -126,6 +127,6 @@ func (a agent) RemoveStored(ctx context.Context, source string) (int, error) {
 		return 0, err
 	}
 	n, err := a.e.store.Remove(source)
-	a.recordAction(ctx, "store remove", store.RedactSource(source), "", err)
+	a.recordAction(ctx, "store remove", redact.Address(source), "", err)
 	return n, err
 }

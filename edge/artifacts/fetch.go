@@ -15,6 +15,7 @@ import (
 	"skerry/edge/store"
 	"skerry/fleet"
 	"skerry/internal/durable"
+	"skerry/internal/redact"
 )
 
 // DefaultLimits bound the files that one artifact unpacks to.
@@ -70,6 +71,23 @@ type Request struct {
 	Dest string
 }
 
+// redactError returns an error of the request without its credentials, and without the queries of addresses: they may be signed.
+func (r *Request) redactError(err error) error {
+	s := &r.Source
+	hidden := []string{s.secretKey, s.sessionToken}
+	if user := s.url.User; user != nil {
+		password, has := user.Password()
+		if !has && s.url.Scheme != "ssh" { // a token in place of the user
+			password = user.Username()
+		}
+		hidden = append(hidden, password)
+	}
+	for _, value := range r.Headers {
+		hidden = append(hidden, value)
+	}
+	return redact.NewValues(hidden...).Error(redact.Error(err))
+}
+
 // Result is the outcome of a request.
 type Result struct {
 	Stored bool // the content was in the store before the request
@@ -84,11 +102,11 @@ func (f *Fetcher) Fetch(ctx context.Context, r Request) (Result, error) {
 	defer cancel()
 	file, e, stored, err := f.openContent(ctx, &r)
 	if err != nil {
-		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), r.redactError(err))
 	}
 	err = f.placeContent(ctx, &r, file, e)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+		return Result{}, fmt.Errorf("fetch artifact %s: %w", r.Source.String(), r.redactError(err))
 	}
 	return Result{Stored: stored, Since: e.Stored, Bytes: e.Size}, nil
 }
@@ -110,7 +128,7 @@ func (f *Fetcher) FetchToStore(ctx context.Context, r Request) error {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("fetch artifact %s: %w", r.Source.String(), err)
+		return fmt.Errorf("fetch artifact %s: %w", r.Source.String(), r.redactError(err))
 	}
 	return nil
 }

@@ -34,6 +34,7 @@ type site struct {
 	fetcher *artifacts.Fetcher
 	root    string
 	store   *store.Store
+	log     bytes.Buffer
 }
 
 func newSite(tb testing.TB) *site {
@@ -50,7 +51,7 @@ func newSite(tb testing.TB) *site {
 // restart opens the store and the fetcher again on the same disk, as after a reboot.
 func (s *site) restart(tb testing.TB) {
 	tb.Helper()
-	log := slog.New(slog.DiscardHandler)
+	log := slog.New(slog.NewJSONHandler(&s.log, nil))
 	var err error
 	s.store, err = store.Open(store.Config{Dir: filepath.Join(s.dir, "data", "store"), MaxBytes: 16 << 20, Now: time.Now, Log: log})
 	if err != nil {

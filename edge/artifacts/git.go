@@ -14,6 +14,7 @@ import (
 
 	"skerry/edge/store"
 	"skerry/fleet"
+	"skerry/internal/redact"
 )
 
 // cloneGit fetches one commit with the program git, and stores its files as a tar.
@@ -110,9 +111,17 @@ func (g *gitCommand) runGit(args ...string) error {
 		if g.ctx.Err() != nil {
 			return context.Cause(g.ctx)
 		}
-		return fmt.Errorf("git %s: %w: %s", args[0], err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("git %s: %w: %s", args[0], err, redactAddresses(strings.TrimSpace(said.String()), args))
 	}
 	return nil
+}
+
+// redactAddresses returns the output of git without the users and the queries of the addresses among its arguments.
+func redactAddresses(said string, args []string) string {
+	for _, arg := range args {
+		said = strings.ReplaceAll(said, arg, redact.Address(arg))
+	}
+	return said
 }
 
 // boundedText keeps the first bytes of a program's output.

@@ -38,7 +38,7 @@ func (f *Fetcher) getHTTP(ctx context.Context, r *Request, d *store.Download) er
 		if err == nil || ctx.Err() != nil || d.Size() <= before || isFinal(err) {
 			return err
 		}
-		f.cfg.Log.Info("download of an artifact interrupted: resuming", "source", r.Source.String(), "bytes", d.Size(), "error", err)
+		f.cfg.Log.Info("download of an artifact interrupted: resuming", "source", r.Source.String(), "bytes", d.Size(), "error", r.redactError(err))
 	}
 }
 

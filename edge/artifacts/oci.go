@@ -25,6 +25,7 @@ import (
 
 	"skerry/edge/store"
 	"skerry/fleet"
+	"skerry/internal/redact"
 )
 
 const (
@@ -40,7 +41,7 @@ const (
 // takeOCIOptions reads the name of an image, and takes what is for its registry out of the query.
 func (s *Source) takeOCIOptions(take func(string) string, u *url.URL, archive string) (err error) {
 	if s.image, err = registry.ParseReference(u.Host + u.Path); err != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "artifact source %q: %v", u.Redacted(), err).WithHint("write oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:DIGEST")
+		return fleet.Errorf(fleet.CodeInvalid, "artifact source %q: %v", redact.Address(u.String()), err).WithHint("write oci://HOST/REPOSITORY:TAG or oci://HOST/REPOSITORY@sha256:DIGEST")
 	}
 	if s.image.Reference == "" {
 		s.image.Reference = "latest"
@@ -244,7 +245,7 @@ func (f *Fetcher) fetchLayer(ctx context.Context, r *Request, repo *remote.Repos
 		if ctx.Err() != nil || d.Size() <= before || isFinal(err) {
 			return errors.Join(err, d.Suspend())
 		}
-		f.cfg.Log.Info("download of a layer was cut: going on", "source", r.Source.String(), "bytes", d.Size(), "error", err)
+		f.cfg.Log.Info("download of a layer was cut: going on", "source", r.Source.String(), "bytes", d.Size(), "error", r.redactError(err))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"skerry/edge/store"
 	"skerry/fleet"
+	"skerry/internal/redact"
 )
 
 // Ways to fetch.
@@ -63,7 +64,7 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 	forced, address, s.subdir = detectGetter(forced, address, s.subdir)
 	u, err := url.Parse(address)
 	if err != nil {
-		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no address", store.RedactSource(source)).
+		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no address", redact.Address(source)).
 			WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 	}
 	if s.from, err = getterOf(forced, u, source); err != nil {
@@ -81,11 +82,11 @@ func ParseSource(source string, options map[string]string) (Source, error) {
 	if s.from == fromFile {
 		s.path, s.url = u.Path, &url.URL{Scheme: "file", Path: u.Path}
 		if !path.IsAbs(s.path) {
-			return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no absolute path on the edge", source)
+			return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q is no absolute path on the edge", redact.Address(source))
 		}
 	}
 	if s.from == fromHTTP && u.Host == "" {
-		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q names no host", store.RedactSource(source))
+		return s, fleet.Errorf(fleet.CodeInvalid, "artifact source %q names no host", redact.Address(source))
 	}
 	return s, nil
 }
@@ -178,10 +179,10 @@ func getterOf(forced string, u *url.URL, source string) (string, error) {
 			return fromOCI, nil
 		}
 	case "hg", "gcs", "smb", "ftp", "sftp":
-		return "", fleet.Errorf(fleet.CodeUnsupported, "artifact source %q: %s is not fetched", store.RedactSource(source), name).
+		return "", fleet.Errorf(fleet.CodeUnsupported, "artifact source %q: %s is not fetched", redact.Address(source), name).
 			WithHint("offer it over https, git, s3 or oci, or load it with 'store load'")
 	}
-	return "", fleet.Errorf(fleet.CodeInvalid, "artifact source %q: it is not known how to fetch that", store.RedactSource(source)).
+	return "", fleet.Errorf(fleet.CodeInvalid, "artifact source %q: it is not known how to fetch that", redact.Address(source)).
 		WithHint("write https://HOST/FILE, git::https://HOST/REPOSITORY, s3::https://HOST/BUCKET/FILE, oci://HOST/REPOSITORY:TAG or an absolute path")
 }
 
@@ -289,13 +290,13 @@ func (s *Source) Key(headers map[string]string) store.Key {
 	return store.Key{Source: source, Options: options, Checksum: s.checksum}
 }
 
-// String returns the source without credentials.
+// String returns the source without credentials and without its query.
 func (s *Source) String() string {
-	k := s.Key(nil)
+	source := s.Key(nil).String()
 	if s.subdir != "" {
-		return k.Source + "//" + s.subdir
+		source += "//" + s.subdir
 	}
-	return k.Source
+	return source
 }
 
 // fileName returns the name of the file at the end of the address.

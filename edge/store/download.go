@@ -66,7 +66,7 @@ func (s *Store) Begin(ctx context.Context, key Key) (*Download, error) {
 	}
 	if err := d.openPartial(); err != nil {
 		d.releaseKey()
-		return nil, fmt.Errorf("begin the download of %s: %w", key.Source, err)
+		return nil, fmt.Errorf("begin the download of %s: %w", key, err)
 	}
 	return d, nil
 }
@@ -84,7 +84,7 @@ func (d *Download) Restart(validator string) error {
 	d.at, d.size = mark{Version: entryVersion, Validator: validator}, 0
 	d.noteSize()
 	if err := errors.Join(d.file.Truncate(0), seekTo(d.file, 0)); err != nil {
-		return fmt.Errorf("restart the download of %s: %w", d.key.Source, err)
+		return fmt.Errorf("restart the download of %s: %w", d.key, err)
 	}
 	return d.writeMark()
 }
@@ -127,7 +127,7 @@ func (d *Download) commitEntry(e Entry) (Entry, error) {
 		err = d.publishBlob(e)
 	}
 	if err != nil {
-		return Entry{}, errors.Join(fmt.Errorf("store %s: %w", d.key.Source, err), d.removeFiles())
+		return Entry{}, errors.Join(fmt.Errorf("store %s: %w", d.key, err), d.removeFiles())
 	}
 	return e, nil
 }
@@ -139,7 +139,7 @@ func (d *Download) Suspend() error {
 		return d.removeFiles()
 	}
 	if err := errors.Join(d.writeMark(), d.file.Close()); err != nil {
-		return fmt.Errorf("suspend the download of %s: %w", d.key.Source, err)
+		return fmt.Errorf("suspend the download of %s: %w", d.key, err)
 	}
 	return nil
 }
@@ -160,7 +160,7 @@ func (s *Store) Load(ctx context.Context, key Key, name string, r io.Reader) (En
 		return Entry{}, errors.Join(err, d.Discard())
 	}
 	if _, err := io.Copy(d, readerOf(ctx, r)); err != nil {
-		return Entry{}, errors.Join(fmt.Errorf("load %s into the store: %w", key.Source, err), d.Discard())
+		return Entry{}, errors.Join(fmt.Errorf("load %s into the store: %w", key, err), d.Discard())
 	}
 	return d.commitEntry(Entry{Name: name, Loaded: true})
 }
@@ -219,10 +219,10 @@ func (d *Download) writeMark() error {
 		err = d.store.cfg.Step("write-mark")
 	}
 	if err != nil {
-		return fmt.Errorf("record the progress of %s: %w", d.key.Source, err)
+		return fmt.Errorf("record the progress of %s: %w", d.key, err)
 	}
 	if err := durable.Replace(d.store.pathOf("partial", d.id+markSuffix), text, 0o600); err != nil {
-		return fmt.Errorf("record the progress of %s: %w", d.key.Source, err)
+		return fmt.Errorf("record the progress of %s: %w", d.key, err)
 	}
 	return nil
 }

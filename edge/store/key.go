@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/internal/redact"
 )
 
 // Key identifies a requested content. Two requests with equal keys get the same content.
@@ -19,6 +20,9 @@ type Key struct {
 	Options  map[string]string `json:",omitempty"` // everything else that selects the content, secrets included
 	Checksum string            `json:",omitempty"` // "TYPE:HEX"; "" allows any content
 }
+
+// String returns the source for people, without the parts that may be secret.
+func (k Key) String() string { return redact.Address(k.Source) }
 
 // ID returns the name of the key: a hash, from which no option can be read.
 func (k Key) ID() string {

@@ -108,7 +108,7 @@ func (s *Store) Open(ctx context.Context, key Key) (*os.File, Entry, error) {
 	e, id, ok := s.findEntry(key)
 	if !ok {
 		s.mu.Unlock()
-		return nil, Entry{}, fmt.Errorf("open stored %s: %w", key.Source, ErrMissing)
+		return nil, Entry{}, fmt.Errorf("open stored %s: %w", key, ErrMissing)
 	}
 	verified := s.verified[e.SHA256] && e.Key.Checksum == key.Checksum
 	s.useEntry(id)
@@ -116,13 +116,13 @@ func (s *Store) Open(ctx context.Context, key Key) (*os.File, Entry, error) {
 	s.mu.Unlock()
 	if err != nil {
 		s.dropBlob(e.SHA256)
-		return nil, Entry{}, fmt.Errorf("open stored %s: %w: %w", key.Source, ErrDamaged, err)
+		return nil, Entry{}, fmt.Errorf("open stored %s: %w: %w", key, ErrDamaged, err)
 	}
 	if !verified {
 		err = s.verifyFile(ctx, f, e, key)
 	}
 	if err != nil {
-		return nil, Entry{}, errors.Join(fmt.Errorf("open stored %s: %w", key.Source, err), f.Close())
+		return nil, Entry{}, errors.Join(fmt.Errorf("open stored %s: %w", key, err), f.Close())
 	}
 	return f, e, nil
 }
@@ -177,7 +177,7 @@ func (s *Store) Remove(source string) (int, error) {
 			continue
 		}
 		if err := s.removeEntry(id); err != nil {
-			return n, fmt.Errorf("remove %s from the store: %w", source, err)
+			return n, fmt.Errorf("remove %s from the store: %w", e.Key, err)
 		}
 		n++
 	}
@@ -216,7 +216,7 @@ func (s *Store) verifyFile(ctx context.Context, f *os.File, e Entry, key Key) er
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	if got := hex.EncodeToString(own.Sum(nil)); got != e.SHA256 {
-		s.cfg.Log.Warn("stored content is damaged: dropped", "source", e.Key.Source, "sha256", e.SHA256)
+		s.cfg.Log.Warn("stored content is damaged: dropped", "source", e.Key.String(), "sha256", e.SHA256)
 		s.dropBlob(e.SHA256)
 		return ErrDamaged
 	}
@@ -232,7 +232,7 @@ func (s *Store) verifyFile(ctx context.Context, f *os.File, e Entry, key Key) er
 
 // wrongChecksum returns the error for a content without the checksum that the key asks for.
 func wrongChecksum(key Key, got string) error {
-	return fleet.Errorf(fleet.CodeInvalid, "the content of %s has the checksum %s, not %s", key.Source, got, key.Checksum).
+	return fleet.Errorf(fleet.CodeInvalid, "the content of %s has the checksum %s, not %s", key, got, key.Checksum).
 		WithHint("the source has changed, or the job's checksum is wrong: correct it in the job file")
 }
 
@@ -245,7 +245,7 @@ func (s *Store) dropBlob(sum string) {
 			continue
 		}
 		if err := s.removeEntry(id); err != nil {
-			s.cfg.Log.Warn("damaged entry not removed", "source", e.Key.Source, "error", err)
+			s.cfg.Log.Warn("damaged entry not removed", "source", e.Key.String(), "error", err)
 		}
 	}
 }
