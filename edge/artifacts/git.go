@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -42,7 +43,11 @@ func (f *Fetcher) cloneGit(ctx context.Context, r *Request, d *store.Download) (
 	if err := os.Mkdir(g.dir, 0o700); err != nil {
 		return fmt.Errorf("make a folder for git: %w", err)
 	}
-	if err := g.checkOut(r.Source.url.String(), r.Source.ref); err != nil {
+	address, err := g.storeCredentials(r.Source.url)
+	if err != nil {
+		return err
+	}
+	if err := g.checkOut(address, r.Source.ref); err != nil {
 		return err
 	}
 	return writeTree(ctx, g.dir, d)
@@ -53,6 +58,24 @@ type gitCommand struct {
 	ctx                         context.Context
 	program, dir, home, keyFile string
 	insecure                    bool
+}
+
+// storeCredentials writes the user and the password of a repository's address into a file that git asks, and returns the address without them:
+// each user of the machine can read command lines.
+func (g *gitCommand) storeCredentials(u *url.URL) (address string, err error) {
+	if u.User == nil || u.Scheme != "http" && u.Scheme != "https" {
+		return u.String(), nil
+	}
+	password, _ := u.User.Password()
+	stored := url.URL{Scheme: u.Scheme, Host: u.Host, User: url.UserPassword(u.User.Username(), password)}
+	for name, text := range map[string]string{".git-credentials": stored.String(), ".gitconfig": "[credential]\n\thelper = store"} {
+		if err := os.WriteFile(filepath.Join(g.home, name), []byte(text+"\n"), 0o600); err != nil {
+			return "", fmt.Errorf("write the credentials for git: %w", err)
+		}
+	}
+	anonymous := *u
+	anonymous.User = nil
+	return anonymous.String(), nil
 }
 
 // checkOut fetches a branch, a tag or a commit. It fetches a single commit if the server allows that.

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -67,6 +68,44 @@ func TestCredentialsOfArtifactsAreHidden(t *testing.T) {
 				t.Errorf("%s: a credential is in %s", a.GetterSource, told)
 			}
 		}
+	}
+}
+
+// TestCredentialsOfGitAreOnNoCommandLine: git gets the user and the password of an address, and its command lines, which each user of the
+// machine can read, have neither.
+func TestCredentialsOfGitAreOnNoCommandLine(t *testing.T) {
+	program, err := exec.LookPath("git")
+	if err != nil {
+		t.Skip("there is no program git")
+	}
+	dir := t.TempDir()
+	lines := filepath.Join(dir, "lines")
+	script := "#!/bin/sh\necho \"$@\" >> " + lines + "\nexec " + program + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	for user, want := range map[string]string{"u:" + mark: "u " + mark, mark: mark + " ", "u%40h:" + mark + "%2F1": "u@h " + mark + "/1"} {
+		got := ""
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			name, password, ok := r.BasicAuth()
+			if !ok {
+				w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			got = name + " " + password
+			http.NotFound(w, r)
+		}))
+		_, err := newSite(t).fetch("git::"+strings.Replace(srv.URL, "://", "://"+user+"@", 1)+"/r.git", fleet.ArtifactAny, "x")
+		srv.Close()
+		if got != want || err == nil {
+			t.Errorf("the server got %q, want %q (%v)", got, want, err)
+		}
+	}
+	text, err := os.ReadFile(lines)
+	if err != nil || !strings.Contains(string(text), "fetch") || strings.Contains(string(text), mark) {
+		t.Errorf("command lines: %s (%v)", text, err)
 	}
 }
 
