@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"skerry/fleet"
+	"skerry/internal/redact"
 )
 
 // maxOutput bounds the stored part of an answer, in bytes.
@@ -60,7 +61,7 @@ func (c *check) probeHTTP(ctx context.Context, dial Dial) (status, output string
 	url := cmp.Or(c.Protocol, "http") + "://" + c.address + "/" + strings.TrimPrefix(c.Path, "/")
 	req, err := http.NewRequestWithContext(ctx, strings.ToUpper(cmp.Or(c.Method, http.MethodGet)), url, bytes.NewReader([]byte(c.Body)))
 	if err != nil {
-		return Failure, displayText(err.Error()), 0
+		return Failure, displayText(redact.Error(err).Error()), 0
 	}
 	for k, values := range c.Header {
 		for _, v := range values {

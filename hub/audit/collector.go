@@ -13,6 +13,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/clienttls"
+	"skerry/internal/redact"
 )
 
 // sendTimeout bounds one request to a collector, and one write to a syslog server.
@@ -30,15 +31,15 @@ type Collector struct {
 func NewCollector(address, headerFile, caFile string) (*Collector, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %q: not a URL", address).WithHint("give it as https://HOST:PORT/PATH")
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %q: not a URL", redact.Address(address)).WithHint("give it as https://HOST:PORT/PATH")
 	}
 	if u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()) {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: it is not on this machine, and HTTP is not encrypted", address).
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: it is not on this machine, and HTTP is not encrypted", redact.Address(address)).
 			WithHint("give it as https://HOST:PORT/PATH")
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if transport.TLSClientConfig, err = (clienttls.Files{Server: "the collector", CA: caFile}).Load(); err != nil {
-		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: %w", address, err)
+		return nil, fleet.Errorf(fleet.CodeInvalid, "audit collector %s: %w", redact.Address(address), err)
 	}
 	return &Collector{address, headerFile, &http.Client{
 		Transport: transport, Timeout: sendTimeout,
@@ -57,21 +58,23 @@ func (c *Collector) Send(ctx context.Context, lines [][]byte) error {
 	}
 	req.Header.Set("Content-Type", "application/x-ndjson")
 	req.Header.Set("User-Agent", "skerry")
+	var sent redact.Values // which the collector may repeat
 	if c.headerFile != "" {
 		value, err := os.ReadFile(c.headerFile)
 		if err != nil {
 			return fmt.Errorf("read the Authorization of the audit collector: %w", err)
 		}
 		req.Header.Set("Authorization", strings.TrimSpace(string(value)))
+		sent = redact.NewValues(strings.Fields(string(value))...)
 	}
 	answer, err := c.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("send %d entries to the audit collector: %w", len(lines), err)
+		return fmt.Errorf("send %d entries to the audit collector: %w", len(lines), redact.Error(err))
 	}
 	defer answer.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 1<<10)) // of use only in the error
 	if answer.StatusCode/100 != 2 {
-		return fleet.Errorf(fleet.CodeUnavailable, "send %d entries to the audit collector %s: it answered %s: %s", len(lines), c.url, answer.Status, bytes.TrimSpace(body))
+		return fleet.Errorf(fleet.CodeUnavailable, "send %d entries to the audit collector %s: it answered %s: %s", len(lines), redact.Address(c.url), answer.Status, sent.Text(string(bytes.TrimSpace(body))))
 	}
 	return nil
 }

@@ -84,12 +84,34 @@ func TestCollectorThatRefuses(t *testing.T) {
 	}
 }
 
+// TestErrorsOfCollectorsHaveNoSecrets: neither a collector that repeats what it was sent nor one that is gone has the error tell a credential.
+func TestErrorsOfCollectorsHaveNoSecrets(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "wrong: "+r.Header.Get("Authorization"), http.StatusForbidden)
+	}))
+	c, err := audit.NewCollector("http://user:marked@"+strings.TrimPrefix(server.URL, "http://")+"/in?token=marked", mustWrite(t, "header", "Bearer marked/2\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"403 Forbidden: wrong: ", "refused"} {
+		if err := c.Send(t.Context(), twoLines); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "marked") {
+			t.Errorf("%v, want %q", err, want)
+		}
+		server.Close()
+	}
+}
+
 func TestDestinationsThatAreRefused(t *testing.T) {
 	for address, want := range map[string]string{
 		"collector.example/in": "not a URL", "ftp://collector.example": "not a URL", "http://collector.example/in": "not encrypted", "https://": "not a URL",
 	} {
 		if _, err := audit.NewCollector(address, "", ""); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("collector %q: %v, want %q", address, err, want)
+		}
+	}
+	for _, address := range []string{"ftp://user:marked@collector.example", "http://marked@collector.example/in?token=marked", "https://user:pa/marked@x"} {
+		if _, err := audit.NewCollector(address, "", ""); err == nil || strings.Contains(err.Error(), "marked") {
+			t.Errorf("collector %q: %v", address, err)
 		}
 	}
 	if _, err := audit.NewCollector("https://collector.example", "", mustWrite(t, "ca.pem", "none")); err == nil || !strings.Contains(err.Error(), "no certificate") {

@@ -22,6 +22,7 @@ import (
 	"skerry/fleet"
 	"skerry/hub/state"
 	"skerry/internal/clienttls"
+	"skerry/internal/redact"
 )
 
 const (
@@ -217,7 +218,7 @@ func (l *Logins) confirmOIDC(ctx context.Context, row *state.ACLAuthMethodRecord
 	}
 	token, err := oauthConfig(conf, provider, in.RedirectURI, string(secret)).Exchange(ctx, answer.Code, options...)
 	if err != nil {
-		return nil, exchangeError(provider.Endpoint().TokenURL, err)
+		return nil, exchangeError(provider.Endpoint().TokenURL, redact.NewValues(string(secret), answer.Code), err)
 	}
 	all, err := l.verifyIDToken(ctx, conf, token, in.ClientNonce)
 	if err != nil || conf.OIDCDisableUserInfo || provider.UserInfoEndpoint() == "" {
@@ -226,14 +227,14 @@ func (l *Logins) confirmOIDC(ctx context.Context, row *state.ACLAuthMethodRecord
 	return addUserInfo(ctx, provider, token, all)
 }
 
-// exchangeError returns the error for a code that the provider does not take.
-func exchangeError(from string, err error) error {
+// exchangeError returns the error for a code that the provider does not take. The provider's words may repeat what it was sent.
+func exchangeError(from string, sent redact.Values, err error) error {
 	var refused *oauth2.RetrieveError
 	if errors.As(err, &refused) && refused.Response.StatusCode < http.StatusInternalServerError {
-		return fleet.Errorf(fleet.CodeForbidden, "the provider refuses the code: %.200s %.200s", cmp.Or(refused.ErrorCode, refused.Response.Status), refused.ErrorDescription).
+		return fleet.Errorf(fleet.CodeForbidden, "the provider refuses the code: %.200s %.200s", sent.Text(cmp.Or(refused.ErrorCode, refused.Response.Status)), sent.Text(refused.ErrorDescription)).
 			WithHint("a code can be used once, and soon; if every login fails so, compare OIDCClientID and OIDCClientSecret with the provider's")
 	}
-	return unreachable("tokens of the person", from, err)
+	return unreachable("tokens of the person", from, sent.Error(err))
 }
 
 // verifyIDToken returns the claims of the token that says who has logged in.

@@ -22,6 +22,7 @@ import (
 	"skerry/fleet"
 	"skerry/fleet/syntax"
 	"skerry/internal/clienttls"
+	"skerry/internal/redact"
 )
 
 // How long hubs wait for other servers, and keep what they said.
@@ -189,11 +190,11 @@ func checkEndpoints(provider *oidc.Provider) error {
 
 // unreachable returns the error for a server that does not answer as it should.
 func unreachable(what, from string, err error) error {
-	text := err.Error()
+	text := redact.Error(err).Error()
 	if len(text) > 300 {
 		text = strings.ToValidUTF8(text[:300], "") + "…"
 	}
-	return fleet.Errorf(fleet.CodeUnavailable, "fetch the %s from %s: %s", what, from, text).
+	return fleet.Errorf(fleet.CodeUnavailable, "fetch the %s from %s: %s", what, redact.Address(from), text).
 		WithHint("the hub needs a way to this server, and the CA of its certificate in the auth method if the system does not know it")
 }
 
@@ -263,11 +264,11 @@ func checkURL(text string) error {
 	u, err := url.Parse(text)
 	switch {
 	case err != nil:
-		return err
+		return redact.Error(err)
 	case u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
-		return fmt.Errorf("%q is not a URL", text)
+		return fmt.Errorf("%q is not a URL", redact.Address(text))
 	case u.Scheme == "http" && !clienttls.IsLoopback(u.Hostname()):
-		return fmt.Errorf("%q is plain HTTP: whoever is on the way could answer in its place", text)
+		return fmt.Errorf("%q is plain HTTP: whoever is on the way could answer in its place", redact.Address(text))
 	}
 	return nil
 }

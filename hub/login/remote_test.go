@@ -45,7 +45,7 @@ func newKeyServer(tb testing.TB) *keyServer {
 	mux.HandleFunc("GET /.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]string{"issuer": s.issuer, "jwks_uri": s.URL + "/keys", "authorization_endpoint": s.URL + "/a", "token_endpoint": s.URL + "/t"})
 	})
-	mux.Handle("GET /elsewhere", http.RedirectHandler("http://192.0.2.1/keys", http.StatusFound))
+	mux.Handle("GET /elsewhere", http.RedirectHandler("http://192.0.2.1/keys?key=marked", http.StatusFound))
 	s.Server = httptest.NewUnstartedServer(mux)
 	s.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that fail
 	s.StartTLS()
@@ -133,17 +133,22 @@ func TestBadKeyServers(t *testing.T) {
 		change func(*fleet.ACLAuthMethodConfig)
 		part   string
 	}{
-		"no JSON":        {"<html>", nil, "it is not a JWKS"},
-		"no keys":        {"{}", nil, "no public key"},
-		"other keys":     {symmetric, nil, "no public key that a signature could be checked with, among 4"},
-		"private keys":   {string(private), nil, "no public key that a signature could be checked with, among 2"},
-		"many keys":      {`{"keys":[` + strings.Repeat(`{},`, login.MaxKeys) + `{}]}`, nil, "it has 129 keys: at most 128"},
-		"huge":           {strings.Repeat(" ", login.MaxAnswer) + "{}", nil, "request body too large"},
-		"nested":         {strings.Repeat("[", 100), nil, "nested more than 32 deep"},
-		"CA of others":   {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSCACert = "" }, "certificate"},
-		"gone":           {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = plain.URL + "/keys" }, "fetch the keys (JWKS) from " + plain.URL},
-		"not found":      {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = s.URL + "/none" }, "it answers 404"},
-		"moved in clear": {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = s.URL + "/elsewhere" }, "plain HTTP"},
+		"no JSON":         {"<html>", nil, "it is not a JWKS"},
+		"no keys":         {"{}", nil, "no public key"},
+		"other keys":      {symmetric, nil, "no public key that a signature could be checked with, among 4"},
+		"private keys":    {string(private), nil, "no public key that a signature could be checked with, among 2"},
+		"many keys":       {`{"keys":[` + strings.Repeat(`{},`, login.MaxKeys) + `{}]}`, nil, "it has 129 keys: at most 128"},
+		"huge":            {strings.Repeat(" ", login.MaxAnswer) + "{}", nil, "request body too large"},
+		"nested":          {strings.Repeat("[", 100), nil, "nested more than 32 deep"},
+		"CA of others":    {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSCACert = "" }, "certificate"},
+		"gone":            {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = plain.URL + "/keys" }, "fetch the keys (JWKS) from " + plain.URL},
+		"gone with a key": {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = plain.URL + "/keys?key=marked" }, "fetch the keys (JWKS) from " + plain.URL + "/keys: Get "},
+		"gone with a user": {"{}", func(c *fleet.ACLAuthMethodConfig) {
+			c.JWKSURL = strings.Replace(plain.URL, "://", "://marked@", 1) + "/keys"
+		}, "fetch the keys (JWKS) from https://…@"},
+		"moved with a key": {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = s.URL + "/elsewhere?key=marked" }, "plain HTTP"},
+		"not found":        {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = s.URL + "/none" }, "it answers 404"},
+		"moved in clear":   {"{}", func(c *fleet.ACLAuthMethodConfig) { c.JWKSURL = s.URL + "/elsewhere" }, "plain HTTP"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHarness(t)
@@ -156,6 +161,9 @@ func TestBadKeyServers(t *testing.T) {
 			h.storeRules("ci", [3]string{"", "management", ""})
 			_, err := h.LoginJWT(t.Context(), "ci", signJWT(t, jose.ES256, ecKey(), "", h.goodClaims(nil)))
 			mustFailWith(t, err, fleet.CodeUnavailable, tc.part)
+			if err != nil && strings.Contains(err.Error(), "marked") {
+				t.Errorf("the error tells a secret: %v", err)
+			}
 			if err != nil && len(err.Error()) > 700 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}

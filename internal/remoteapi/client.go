@@ -23,6 +23,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/internal/clienttls"
+	"skerry/internal/redact"
 )
 
 // Config of a Client. Address, TokenHeader, Timeout and MaxAnswer are required, and so is the name of the server in TLS.
@@ -87,10 +88,10 @@ func (c *Client) parseURL() error {
 	u, err := url.Parse(c.cfg.Address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || c.cfg.NeedsPort && u.Port() == "" ||
 		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		return fleet.Errorf(fleet.CodeInvalid, "address of %s %q: it is not that of a server", c.cfg.TLS.Server, c.cfg.Address).WithHint("%s", c.cfg.AddressHint)
+		return fleet.Errorf(fleet.CodeInvalid, "address of %s %q: it is not that of a server", c.cfg.TLS.Server, redact.Address(c.cfg.Address)).WithHint("%s", c.cfg.AddressHint)
 	}
 	if u.Scheme == "http" && !c.cfg.PlainHTTP && !clienttls.IsLoopback(u.Hostname()) {
-		return fleet.Errorf(fleet.CodeInvalid, "address of %s %q: tokens would cross the network in clear", c.cfg.TLS.Server, c.cfg.Address).
+		return fleet.Errorf(fleet.CodeInvalid, "address of %s %q: tokens would cross the network in clear", c.cfg.TLS.Server, redact.Address(c.cfg.Address)).
 			WithHint("%s", cmp.Or(c.cfg.HTTPSHint, c.cfg.AddressHint))
 	}
 	c.base = u.Scheme + "://" + u.Host

@@ -113,6 +113,11 @@ func TestAttributes(t *testing.T) {
 
 // TestAddresses: tokens cross no network in clear, unless the caller allows it.
 func TestAddresses(t *testing.T) {
+	for _, address := range []string{"https://user:marked@a:1", "https://marked@a:1", "https://a:1?token=marked", "http://user:pa/marked@a:1"} {
+		if _, err := remoteapi.New(remoteapi.Config{Address: address}); err == nil || strings.Contains(err.Error(), "marked") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
 	for _, tc := range []struct {
 		address            string
 		strict, easy, port bool // whether it is accepted as it is, with plain HTTP, and where a port is needed

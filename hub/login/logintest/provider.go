@@ -154,11 +154,11 @@ func (p *Provider) serveToken(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": code, "error_description": why})
 	}
 	if id != p.ClientID || secret != p.ClientSecret {
-		refuse("invalid_client", "another secret")
+		refuse("invalid_client", "another secret than "+secret) // some providers repeat what they were sent
 		return
 	}
 	if !known || r.PostFormValue("redirect_uri") != q.Get("redirect_uri") {
-		refuse("invalid_grant", "unknown code")
+		refuse("invalid_grant", "unknown code "+r.PostFormValue("code"))
 		return
 	}
 	if challenge := q.Get("code_challenge"); challenge != "" {
