@@ -355,9 +355,9 @@ func (t *task) killedStep(message string) step {
 	}
 }
 
-// newTaskEvent returns an event of now. It records nothing.
+// newTaskEvent returns an event of now, without the values of the task's secrets: a driver's error may have one. It records nothing.
 func (t *task) newTaskEvent(kind, message string) fleet.TaskEvent {
-	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: message}
+	return fleet.TaskEvent{Type: kind, Time: t.runner.factory.Now().UnixNano(), DisplayMessage: t.hidden.Text(message)}
 }
 
 // eventTransition returns the row of an event, with the task's state now.

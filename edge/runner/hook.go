@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"skerry/drivers"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/internal/redact"
 )
 
 // Hook prepares one thing that a task needs before it starts, such as its network, volumes or artifacts. Its methods
@@ -72,6 +74,7 @@ type Preparation struct {
 	memoryDir  string            // that MemoryDir has made; "": none yet
 	secretVars map[string]bool   // set by SetSecretVars
 	secrets    map[string]string // set by SetSecrets
+	hidden     []string          // values of both, which no event and no error of the task may have
 }
 
 // SetVars sets variables of the task.
@@ -82,8 +85,9 @@ func (p *Preparation) SetVars(vars map[string]string) {
 	maps.Copy(p.Config.Env, vars)
 }
 
-// SetSecretVars sets variables whose values may not be on the disk. Its errors are those of RequireMemory.
+// SetSecretVars sets variables whose values may not be on the disk, nor in events. Its errors are those of RequireMemory.
 func (p *Preparation) SetSecretVars(vars map[string]string) error {
+	p.hidden = slices.AppendSeq(p.hidden, maps.Values(vars))
 	dir, err := p.RequireMemory()
 	if err != nil {
 		return err
@@ -107,7 +111,7 @@ func (p *Preparation) SetSecrets(items map[string]string) error {
 			return drivers.Recoverable(fleet.Errorf(fleet.CodeNotFound, "${%s}: the secret has no such item", ref))
 		}
 	}
-	p.secrets = items
+	p.secrets, p.hidden = items, slices.AppendSeq(p.hidden, maps.Values(items))
 	if !p.Task.PassesSecrets() {
 		return nil
 	}
@@ -176,6 +180,7 @@ func (t *task) makeMemoryDir(driver string, attempt int) (string, error) {
 // prepareAttempt lets the hooks prepare the current attempt and returns its configuration.
 func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, error) {
 	p := t.newPreparation(s)
+	defer func() { t.hidden = redact.NewValues(p.hidden...) }()
 	preparing, cancel := context.WithCancelCause(ctx)
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -188,7 +193,7 @@ func (t *task) prepareAttempt(ctx context.Context, s spec) (drivers.TaskConfig, 
 		}
 	})
 	p.Event = func(kind, message string) error {
-		return t.reportSteps(ctx, step{event: t.newTaskEvent(kind, message)})
+		return t.reportSteps(ctx, step{event: t.newTaskEvent(kind, redact.NewValues(p.hidden...).Text(message))})
 	}
 	p.Network = func(s fleet.NetworkStatus) error { return t.runner.recordNetwork(ctx, s) }
 	for _, h := range t.runner.factory.Hooks {
@@ -207,6 +212,7 @@ func (t *task) newWatchPreparation(s spec) *Preparation {
 	p := t.newPreparation(s)
 	if t.prepared != nil && t.prepared.Config.ID == p.Config.ID {
 		p.Config.Env, p.secretVars, p.memoryDir = t.prepared.Config.Env, t.prepared.secretVars, t.prepared.memoryDir
+		p.hidden = t.prepared.hidden
 		return p
 	}
 	for _, h := range t.runner.factory.Hooks {
@@ -221,7 +227,7 @@ func (t *task) newWatchPreparation(s spec) *Preparation {
 func (p *Preparation) copyForWatcher() *Preparation {
 	c, cfg := *p, *p.Config
 	cfg.Env = maps.Clone(cfg.Env)
-	c.Config, c.secretVars = &cfg, maps.Clone(p.secretVars)
+	c.Config, c.secretVars, c.hidden = &cfg, maps.Clone(p.secretVars), slices.Clone(p.hidden)
 	return &c
 }
 
@@ -232,6 +238,7 @@ func (t *task) startWatchers(ctx context.Context, wg *sync.WaitGroup) {
 		return // the newest version has no such task: this one will be stopped
 	}
 	shared := t.newWatchPreparation(s)
+	t.hidden = redact.NewValues(shared.hidden...)
 	for _, h := range t.runner.factory.Hooks {
 		if w, ok := h.(Watcher); ok {
 			p := shared.copyForWatcher()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -179,4 +180,91 @@ func TestSecretsAreReplacedOnce(t *testing.T) {
 			t.Errorf("%q, want %q", h.got, want)
 		}
 	})
+}
+
+// tellingHook sets secrets, and tells them in an event, in its error and, while the task runs, in another event.
+type tellingHook struct{ fails bool }
+
+const told = "mArKeD\nsecret/1"
+
+func (h *tellingHook) Name() string { return "telling" }
+
+func (h *tellingHook) Prepare(_ context.Context, p *runner.Preparation) error {
+	h.RestoreVars(p)
+	if err := p.Event(fleet.TaskSetup, "has "+told); err != nil {
+		return err
+	}
+	if h.fails {
+		return fmt.Errorf("use %q", told)
+	}
+	return nil
+}
+
+// RestoreVars implements runner.VarRestorer.
+func (h *tellingHook) RestoreVars(p *runner.Preparation) {
+	_ = p.SetSecrets(map[string]string{"secret.a.key": told})
+	_ = p.SetSecretVars(map[string]string{"TOLD": told}) // refused where the environment is on the disk: the value is a secret all the same
+}
+
+func (h *tellingHook) Watch(ctx context.Context, p *runner.Preparation, control runner.TaskControl) {
+	_ = control.Event(ctx, fleet.TaskSetup, "watches "+p.Replace("${TOLD}")+" and secret%2F1")
+}
+
+func (h *tellingHook) Release(context.Context, fleet.Alloc) error { return nil }
+
+// TestEventsHaveNoSecrets: no event of a task has the value of a secret, whoever makes it: a hook, also of the next agent, the driver that
+// checks the configuration, or the driver that starts the task.
+func TestEventsHaveNoSecrets(t *testing.T) {
+	for what, tc := range map[string]struct {
+		config   map[string]any
+		fails    bool
+		inMemory bool
+		kinds    string
+	}{
+		"the configuration": {map[string]any{"run_for": "x ${TOLD}"}, false, true, "Driver Failure Not Restarting Received Task Setup"},
+		"a start":           {map[string]any{"start_error": "no ${TOLD}"}, false, true, "Driver Failure Not Restarting Received Task Setup"},
+		"a hook":            {map[string]any{"run_for": "1h"}, true, true, "Driver Failure Not Restarting Received Task Setup"},
+		"a task":            {map[string]any{"run_for": "1h"}, false, true, "Received Restored Started Task Setup"},
+		"a disk":            {map[string]any{"run_for": "1h"}, false, false, "Received Restored Started Task Setup"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", tc.config)), func(m *machine) {
+				memory := t.TempDir()
+				start := func() *agent {
+					f := m.newFactory()
+					f.Hooks = []runner.Hook{&tellingHook{fails: tc.fails}}
+					if tc.inMemory {
+						f.MemoryDir = func(fleet.AllocID, string, int) (string, error) { return memory, nil }
+					}
+					r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
+					if err != nil {
+						t.Fatal(err)
+					}
+					agent := m.startRunner(r)
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					return agent
+				}
+				agent := start()
+				if !tc.fails && strings.Contains(tc.kinds, "Restored") {
+					agent.detachAgent()
+					start()
+				}
+				var kinds []string
+				for _, row := range m.journal.rows {
+					if row.Event == nil {
+						continue
+					}
+					kinds = append(kinds, row.Event.Type)
+					if text := row.Event.DisplayMessage; strings.Contains(text, "mArKeD") || strings.Contains(text, "secret/1") || strings.Contains(text, "secret%2F1") {
+						t.Errorf("%s: %s", row.Event.Type, text)
+					}
+				}
+				slices.Sort(kinds)
+				if got := strings.Join(slices.Compact(kinds), " "); got != tc.kinds {
+					t.Errorf("events %s, want %s", got, tc.kinds)
+				}
+			})
+		})
+	}
 }

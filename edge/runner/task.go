@@ -9,6 +9,7 @@ import (
 	"skerry/drivers"
 	"skerry/fleet"
 	"skerry/fleet/taskenv"
+	"skerry/internal/redact"
 )
 
 // recoverTries bounds how often, once a second, a driver is asked for a task that it cannot look up. Then the
@@ -46,6 +47,8 @@ type task struct {
 	rec       record
 	hasRecord bool         // rec was journaled by a previous agent
 	prepared  *Preparation // of the newest attempt that this agent has prepared; nil: none
+	// hidden are the values of the newest attempt's secrets.
+	hidden redact.Values
 }
 
 // restartRequest asks a task's goroutine for a restart. The reply comes when the restart is journaled.
