@@ -136,7 +136,7 @@ func parseVariable(name string, src []byte, format string) (fleet.Variable, erro
 func parseItem(arg string, read func(name string) ([]byte, error)) (key, value string, err error) {
 	key, value, ok := strings.Cut(arg, "=")
 	if !ok || key == "" {
-		return "", "", fleet.Errorf(fleet.CodeInvalid, "read the item %q: it is not KEY=VALUE", arg)
+		return "", "", fleet.Errorf(fleet.CodeInvalid, "read an item: its argument is not KEY=VALUE").WithHint("the argument is not shown, because it may be a secret")
 	}
 	switch {
 	case strings.HasPrefix(value, `\@`):

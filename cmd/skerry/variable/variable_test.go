@@ -61,12 +61,15 @@ func TestParseItem(t *testing.T) {
 		return []byte("content\n"), nil
 	}
 	for arg, want := range map[string]string{
-		"k=v": "k: v", "k=": "k: ", "k=a=b": "k: a=b", "k=@file": "k: content\n", `k=\@x`: "k: @x", "=v": "error", "k": "error", "k=@none": "error",
+		"k=v": "k: v", "k=": "k: ", "k=a=b": "k: a=b", "k=@file": "k: content\n", `k=\@x`: "k: @x", "=hidden": "error", "hidden": "error", "k=@none": "error",
 	} {
 		key, value, err := parseItem(arg, read)
 		got := key + ": " + value
 		if err != nil {
 			got = "error"
+		}
+		if err != nil && arg != "k=@none" && strings.Contains(err.Error(), arg) {
+			t.Errorf("%s: the error tells what may be a secret: %v", arg, err)
 		}
 		if got != want {
 			t.Errorf("%s: %q, want %q (%v)", arg, got, want, err)
