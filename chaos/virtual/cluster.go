@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"skerry/chaos/engine"
 	"skerry/chaos/fabric"
 	"skerry/hub"
 	"skerry/hub/state"
@@ -245,15 +246,11 @@ func (c *Cluster) openLog(dir string) (*slog.Logger, error) {
 
 // tokenFile and hubTokenFile are the paths of the join tokens for edges and for hubs, which the
 // first hub writes.
-func (c *Cluster) tokenFile() string { return filepath.Join(c.memberDir(c.cfg.Hubs[0]), edgeTokenFile) }
-func (c *Cluster) hubTokenFile() string {
-	return filepath.Join(c.memberDir(c.cfg.Hubs[0]), hubTokenFile)
+func (c *Cluster) tokenFile() string {
+	return filepath.Join(c.memberDir(c.cfg.Hubs[0]), engine.EdgeTokenFile)
 }
-
-// Names of the files with join tokens in the data directory of the first hub.
-const (
-	edgeTokenFile = "join-token"
-	hubTokenFile  = "hub-join-token"
-)
+func (c *Cluster) hubTokenFile() string {
+	return filepath.Join(c.memberDir(c.cfg.Hubs[0]), engine.HubTokenFile)
+}
 
 func (c *Cluster) memberDir(name string) string { return filepath.Join(c.cfg.Dir, name) }

@@ -50,7 +50,7 @@ func (r *run) preparePoolsAndLinks(ctx context.Context, c *Cluster) (err error) 
 		if r.users.Access, err = engine.BootstrapAccess(ctx, h, r.marks); err != nil {
 			return err
 		}
-		r.markJoinTokens(c)
+		r.marks.MarkFiles(r.Dir)
 		h = r.users.Access.Manager(h)
 	}
 	for _, p := range r.s.Topology.Pools {

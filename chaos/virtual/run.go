@@ -60,7 +60,7 @@ type run struct {
 	faults   *engine.Faults
 	users    *engine.Users
 	marks    *engine.SecretMarks
-	searched *searchedWriter // the history's file; nil: there is none
+	searched *engine.SearchedWriter // the history's file; nil: there is none
 	began    time.Time
 	moves    atomic.Int64 // number of new addresses and clones so far; makes their names unique
 	making   atomic.Bool  // the cluster is being started: the schedule's time has not begun
@@ -108,7 +108,7 @@ func (p Play) openRun() (*run, error) {
 	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord, Marks: r.marks}
 	var file io.Writer
 	if p.History != nil {
-		r.searched = &searchedWriter{Writer: p.History, marks: r.marks}
+		r.searched = &engine.SearchedWriter{W: p.History, Marks: r.marks}
 		file = r.searched
 	}
 	r.recorder = &engine.Recorder{Monitor: check.NewMonitor(limits), Clock: r.observationTime, Found: p.Found}

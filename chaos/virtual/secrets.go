@@ -1,18 +1,10 @@
 package virtual
 
 import (
-	"bytes"
-	"compress/flate"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"skerry/chaos/check"
@@ -29,8 +21,6 @@ const (
 	// searchEvery is the interval at which a run with access control searches its files for secrets in clear.
 	searchEvery = 10 * time.Minute
 	searches    = 100 // the maximum number of searches in a run
-	// snapshotMagic begins a snapshot of a hub's state. One byte with its version follows, and deflated records.
-	snapshotMagic = "SKERRYST"
 )
 
 // observeVariables records the variables that the edge has, if they have changed since the last time in the life of its
@@ -168,36 +158,13 @@ func (r *run) searchRefusal(a check.Answer, body []byte) {
 }
 
 // searchFiles searches all files of the run, and its history, for secrets in clear: the data of hubs and edges, copies of it, and
-// logs. It leaves out secrets in the files that are there to have them (secretsAllowedIn).
+// logs. It leaves out secrets in the files that are there to have them.
 func (r *run) searchFiles() {
 	if !r.s.Access {
 		return
 	}
-	if r.c != nil {
-		r.markJoinTokens(r.c)
-	}
-	o := check.SecretSearch{}
-	err := filepath.WalkDir(r.Dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			if os.IsNotExist(err) {
-				return nil // it was removed meanwhile
-			}
-			return err
-		}
-		if !d.Type().IsRegular() {
-			return nil
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil //nolint:nilerr // it was removed meanwhile
-		}
-		o.Files++
-		name, _ := filepath.Rel(r.Dir, path)
-		if kind := r.searchFile(name, b); kind != "" {
-			o.Found = append(o.Found, fmt.Sprintf("%s: %s", name, kind))
-		}
-		return nil
-	})
+	r.marks.MarkFiles(r.Dir)
+	o, err := r.marks.SearchFolder(r.Dir)
 	if err != nil {
 		r.recordHarnessFailure("search the files of the run: %v", err)
 	}
@@ -205,36 +172,6 @@ func (r *run) searchFiles() {
 		o.Found = append(o.Found, fmt.Sprintf("the history: %s", kind))
 	}
 	r.judgeAndRecord(check.Observation{Search: &o})
-}
-
-// searchFile returns the kind of a secret in a file that must not have it; "": there is none. It inflates a snapshot of a hub's
-// state, as far as that is whole.
-func (r *run) searchFile(name string, b []byte) engine.SecretKind {
-	if deflated, ok := bytes.CutPrefix(b, []byte(snapshotMagic)); ok && len(deflated) > 0 {
-		b, _ = io.ReadAll(flate.NewReader(bytes.NewReader(deflated[1:]))) // after its version; it may be being written
-	}
-	return r.marks.Find(b, secretsAllowedIn(name)...)
-}
-
-// secretsAllowedIn returns the kinds of secrets that a file below the directory of the run is there to have.
-func secretsAllowedIn(name string) []engine.SecretKind {
-	parts := strings.Split(name, string(filepath.Separator))
-	switch {
-	case len(parts) > 5 && parts[1] == "allocs" && parts[4] == "secrets": // MEMBER/allocs/ALLOC/TASK/secrets/…: for the task
-		return []engine.SecretKind{engine.SecretVariable, engine.SecretIdentity}
-	case len(parts) == 2 && (parts[1] == edgeTokenFile || parts[1] == hubTokenFile): // MEMBER/join-token: for machines that join
-		return []engine.SecretKind{engine.SecretJoinToken}
-	}
-	return nil
-}
-
-// markJoinTokens adds the join tokens that the first hub has written to the secrets to search for.
-func (r *run) markJoinTokens(c *Cluster) {
-	for _, path := range []string{c.tokenFile(), c.hubTokenFile()} {
-		if b, err := os.ReadFile(path); err == nil {
-			r.marks.AddJoinToken(string(b))
-		}
-	}
 }
 
 // searchHistory returns the kind of a secret in what was written of the history so far; "": there is none.
@@ -245,37 +182,7 @@ func (r *run) searchHistory() engine.SecretKind {
 	if err := r.recorder.History.Flush(); err != nil {
 		r.recordHarnessFailure("write the history: %v", err)
 	}
-	return r.searched.foundKind()
-}
-
-// searchedWriter passes what is written to the embedded Writer, and searches it for secrets. It keeps the end of the text, since a
-// secret may begin in one part and end in the next.
-type searchedWriter struct {
-	io.Writer
-	marks *engine.SecretMarks
-
-	mu    sync.Mutex
-	end   []byte            // guarded by mu
-	found engine.SecretKind // guarded by mu: the first one
-}
-
-// Write searches p and writes it.
-func (w *searchedWriter) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	if w.found == "" {
-		w.end = append(w.end, p...)
-		w.found = w.marks.Find(w.end)
-		w.end = append(w.end[:0], w.end[max(0, len(w.end)-w.marks.Longest()):]...)
-	}
-	w.mu.Unlock()
-	return w.Writer.Write(p)
-}
-
-// foundKind returns the kind of the first secret that was written; "": none was.
-func (w *searchedWriter) foundKind() engine.SecretKind {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.found
+	return r.searched.Found()
 }
 
 // observeIntruders records variables that probes wrote, by the states of the hubs.

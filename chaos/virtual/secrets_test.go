@@ -74,7 +74,7 @@ func TestSecretsAreFoundInFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := tc.text
-		if !strings.HasPrefix(text, snapshotMagic) {
+		if !strings.HasPrefix(text, snapshot.String()[:8]) {
 			text = "\x00\x01" + text + "\x02"
 		}
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -112,7 +112,7 @@ func TestSecretsAreFoundInMessages(t *testing.T) {
 		"conflict":            {func(r *run) { r.searchRefusal(check.Answer{Status: 409}, []byte(variableValue)) }, ""},
 		"token in a conflict": {func(r *run) { r.searchRefusal(check.Answer{Status: 409}, []byte(tokenSecret)) }, engine.SecretToken},
 		"history": {func(r *run) {
-			r.searched = &searchedWriter{Writer: io.Discard, marks: r.marks}
+			r.searched = &engine.SearchedWriter{W: io.Discard, Marks: r.marks}
 			var err error
 			if r.recorder.History, err = history.NewWriter(r.searched, history.Header{Clock: history.Virtual}); err != nil {
 				panic(err)
@@ -121,7 +121,7 @@ func TestSecretsAreFoundInMessages(t *testing.T) {
 			r.searchFiles()
 		}, engine.SecretToken},
 		"history in two parts": {func(r *run) {
-			r.searched = &searchedWriter{Writer: io.Discard, marks: r.marks}
+			r.searched = &engine.SearchedWriter{W: io.Discard, Marks: r.marks}
 			_, _ = io.WriteString(r.searched, "xyz"+tokenSecret[:9])
 			_, _ = io.WriteString(r.searched, tokenSecret[9:])
 			r.recorder.History, _ = history.NewWriter(r.searched, history.Header{Clock: history.Virtual})
