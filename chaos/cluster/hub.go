@@ -3,7 +3,9 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"strconv"
 	"time"
 
@@ -57,6 +59,29 @@ func (h *Hub) AwaitReady(ctx context.Context) error {
 func (h *Hub) URL() string { return "http://" + h.httpAddress() }
 
 func (h *Hub) httpAddress() string { return net.JoinHostPort(h.httpHost, strconv.Itoa(httpPort)) }
+
+// Read returns the answer to a GET of the HTTP API with a token ("": none), whatever its format.
+func (h *Hub) Read(ctx context.Context, path, token string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.URL()+path, nil)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
+	}
+	req.Header.Set("X-Nomad-Token", token)
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return h.dialHTTP(ctx) }}
+	res, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(res.Body)
+	if err == nil && res.StatusCode != http.StatusOK {
+		err = fmt.Errorf("it answers %s: %.200s", res.Status, b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for %s: %w", h.Name, path, err)
+	}
+	return b, nil
+}
 
 // dialHTTP connects to the HTTP API from inside the hub's place, so that it works while the hub is
 // cut off.

@@ -162,20 +162,27 @@ const stopBound = 30 * time.Second
 
 // Stop ends the process with SIGTERM and waits for its end. After stopBound it kills it and returns
 // an error.
-func (m *Member) Stop() error {
+func (m *Member) Stop() error { return m.endBy(syscall.SIGTERM) }
+
+// endBy sends a signal to the process and waits for its end.
+func (m *Member) endBy(signal syscall.Signal) error {
 	if !m.Running() {
 		return nil
 	}
 	p := m.lastProcess()
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may be gone already
+	_ = p.cmd.Process.Signal(signal) // it may be gone already
 	select {
 	case <-p.done:
 		return nil
 	case <-time.After(stopBound):
 		m.Kill()
-		return fmt.Errorf("stop %s: it did not end within %s and was killed", m.Name, stopBound)
+		return fmt.Errorf("end %s by %s: it did not end within %s and was killed", m.Name, signal, stopBound)
 	}
 }
+
+// Dump ends the process with SIGQUIT, at which a Go program writes all of its goroutines to its output, and waits for its end. After
+// stopBound it kills it and returns an error. It does nothing to a process that has ended.
+func (m *Member) Dump() error { return m.endBy(syscall.SIGQUIT) }
 
 // Pause sends SIGSTOP to the process.
 func (m *Member) Pause() error { return m.lastProcess().cmd.Process.Signal(syscall.SIGSTOP) }

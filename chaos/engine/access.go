@@ -84,6 +84,9 @@ func BootstrapAccess(ctx context.Context, h hubclient.Hub, marks *SecretMarks) (
 // Manager returns a client of the hub with the management token.
 func (a *Access) Manager(h hubclient.Hub) hubclient.Hub { return h.As(managementSecret) }
 
+// ManagementSecret returns the secret of the management token.
+func (a *Access) ManagementSecret() string { return managementSecret }
+
 // Operator returns a client of the hub with the token that users have now.
 func (a *Access) Operator(h hubclient.Hub) hubclient.Hub {
 	a.mu.Lock()

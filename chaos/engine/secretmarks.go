@@ -2,6 +2,8 @@ package engine
 
 import (
 	"encoding/binary"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -66,6 +68,9 @@ func NewSecretMarks() *SecretMarks {
 
 // AddToken adds the secret of an ACL token (SecretToken) or of a one-time token (SecretOneTime).
 func (m *SecretMarks) AddToken(kind SecretKind, secret string) { m.addMark(secretMark{kind, secret}) }
+
+// AddVariable adds the value of a variable that does not begin as those of a run's users do.
+func (m *SecretMarks) AddVariable(value string) { m.addMark(secretMark{SecretVariable, value}) }
 
 // AddJoinToken adds a join token: its last part is secret.
 func (m *SecretMarks) AddJoinToken(token string) {
@@ -173,6 +178,21 @@ func (m *SecretMarks) Find(b []byte, allowed ...SecretKind) SecretKind {
 		}
 	}
 	return ""
+}
+
+// Describe returns the kinds of secrets that are searched for, each with its number of marks: "a site code (2), …".
+func (m *SecretMarks) Describe() string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	count := map[SecretKind]int{}
+	for _, mark := range m.marks {
+		count[mark.kind]++
+	}
+	var parts []string
+	for _, kind := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%s (%d)", kind, count[kind]))
+	}
+	return strings.Join(parts, ", ")
 }
 
 // Longest returns the length of the longest mark.

@@ -57,6 +57,17 @@ type secretVariable struct {
 	index fleet.Index   // ModifyIndex, as known last
 }
 
+// ContinueSecrets has users write variables that earlier users have written, with greater numbers; nil: there were none. It is called
+// before Play.
+func (u *Users) ContinueSecrets(earlier *Users) {
+	if earlier == nil {
+		return
+	}
+	earlier.mu.Lock()
+	defer earlier.mu.Unlock()
+	u.secrets, u.secretNumber = earlier.secrets, earlier.secretNumber
+}
+
 // secretOf returns the variable with a path.
 func (u *Users) secretOf(path string) *secretVariable {
 	u.mu.Lock()

@@ -7,6 +7,7 @@ import (
 
 	"skerry/api"
 	"skerry/chaos/check"
+	"skerry/chaos/hubclient"
 	"skerry/chaos/schedule"
 	"skerry/client"
 	"skerry/edge/local"
@@ -41,12 +42,7 @@ func useSiteCode(ctx context.Context, p *Faults, edge string, _ schedule.Fault) 
 	}
 	v := &codeBearer{p: p, edge: edge}
 	err := u.repeatUntilAcked(ctx, func(ctx context.Context, n int) (err error) {
-		h := u.managerOfTurn(n)
-		if err := h.ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: sitePolicy, Rules: siteRules}); err != nil {
-			return err
-		}
-		v.code, err = h.CreateSiteCode(ctx, api.SiteCodeRequest{Name: "a person at " + edge, Site: "*", Policies: []string{sitePolicy}, TTL: siteCodeTTL})
-		u.Marks.AddSiteCode(v.code.Code)
+		v.code, err = MakeSiteCode(ctx, u.managerOfTurn(n), "a person at "+edge, u.Marks)
 		return err
 	})
 	if err != nil {
@@ -54,6 +50,16 @@ func useSiteCode(ctx context.Context, p *Faults, edge string, _ schedule.Fault) 
 	}
 	v.observeUse(check.SiteCodeUse{What: check.SiteCodeMade})
 	return Active{Evidence: Counted(func() uint64 { return v.hits }), Heal: v.tryAndRevoke}, nil
+}
+
+// MakeSiteCode has a hub make a code for a person of that name on any site, and adds it to marks, which may be nil.
+func MakeSiteCode(ctx context.Context, h hubclient.Hub, name string, marks *SecretMarks) (api.CreatedSiteCode, error) {
+	if err := h.ApplyACLPolicy(ctx, fleet.ACLPolicy{Name: sitePolicy, Rules: siteRules}); err != nil {
+		return api.CreatedSiteCode{}, err
+	}
+	code, err := h.CreateSiteCode(ctx, api.SiteCodeRequest{Name: name, Site: "*", Policies: []string{sitePolicy}, TTL: siteCodeTTL})
+	marks.AddSiteCode(code.Code)
+	return code, err
 }
 
 // tryAndRevoke tries the code, has it revoked, and tries it again.

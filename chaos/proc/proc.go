@@ -195,6 +195,15 @@ func Files(pid int) (int, error) {
 	return len(open), nil
 }
 
+// CommandLine returns the arguments of a process, each with a NUL behind it, which every user of the machine may read.
+func CommandLine(pid int) ([]byte, error) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return nil, fmt.Errorf("read the command line of process %d: %w", pid, err)
+	}
+	return b, nil
+}
+
 // Environ returns the environment with which a process was started.
 func Environ(pid int) (map[string]string, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))

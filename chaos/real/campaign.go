@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
 	"skerry/chaos/disk"
@@ -67,6 +68,13 @@ type campaignRun struct {
 
 	clones int
 
+	management string              // secret of the management token
+	siteCode   api.CreatedSiteCode // of a person on any site
+	searches   int                 // number of searches for secrets
+	searched   int                 // number of files in all of them
+	searchTime time.Duration       // of all of them
+	searchErr  error               // the first error of a search
+
 	mu      sync.Mutex
 	played  map[schedule.Kind]int    // guarded by mu, as all below: faults begun, by kind
 	hits    map[schedule.Kind]uint64 // effects of faults, by kind
@@ -116,8 +124,10 @@ func (p Campaign) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = s.runAllPhases(ctx)
-		return s.watch.writeVerdictsAndClose(s.reportVerdict(err))
+		if err = s.runAllPhases(ctx); err == nil {
+			s.judgeSecretsAtEnd(ctx)
+		}
+		return errors.Join(s.watch.writeVerdictsAndClose(s.reportVerdict(err)), s.searchReport())
 	})
 }
 
@@ -151,7 +161,7 @@ func newCampaignRun(st *fleetRun, cfg CampaignConfig) (s *campaignRun, err error
 		played: map[schedule.Kind]int{}, hits: map[schedule.Kind]uint64{}, down: map[string]int{},
 	}
 	s.space, _ = s.Net.(*faultnet.Netns)
-	s.settleBound = campaignSettleBound
+	s.settleBound, s.searchesItself = campaignSettleBound, true
 	if s.Scenario != nil {
 		s.expect = engine.NewExpectations(*s.Scenario)
 	}
@@ -185,7 +195,7 @@ func (p CampaignConfig) fleetTopology() schedule.Topology {
 // and the disks and clocks that the configuration asks for.
 func (p CampaignConfig) clusterConfig() cluster.Config {
 	t, c := p.fleetTopology(), fast(p.Hubs, p.Edges)
-	c.HubFlags = append(slices.Clone(c.HubFlags), "--edge-cert-validity", certificates)
+	c.HubFlags = append(slices.Clone(c.HubFlags), "--edge-cert-validity", certificates, "--debug")
 	c.EdgeFlagsOf = func(n int) []string { return edgeFlags(nil, t.Edges[n-1]) }
 	if p.Disks {
 		c.Disk = func(name, dir string) (*disk.Disk, error) {
@@ -208,6 +218,9 @@ func (p CampaignConfig) clusterConfig() cluster.Config {
 // a violation, which is no error here.
 func (s *campaignRun) runAllPhases(ctx context.Context) error {
 	if err := s.awaitFleet(ctx); err != nil {
+		return err
+	}
+	if err := s.turnAccessOn(ctx); err != nil {
 		return err
 	}
 	for _, m := range s.fleet.Machines() {
@@ -308,7 +321,9 @@ func (s *campaignRun) playSchedule(ctx context.Context, plan schedule.Schedule) 
 	s.mu.Lock()
 	s.playing = time.Now()
 	s.mu.Unlock()
-	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsedTime, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJobsOf(plan)}
+	earlier := s.users
+	s.users = &engine.Users{Schedule: plan, Elapsed: s.elapsedTime, Observe: s.watch.judgeAndRecord, Adapt: s.adaptJobsOf(plan), Marks: s.marks}
+	s.users.ContinueSecrets(earlier)
 	for _, h := range s.fleet.Hubs {
 		s.users.Hubs = append(s.users.Hubs, h.Hub)
 	}
@@ -363,6 +378,7 @@ func (s *campaignRun) settleAndJudge(ctx context.Context, number, faults int) er
 		}
 		s.watch.judgeQuietSnapshot(picture)
 		s.watch.observeMemberUsage()
+		s.judgeSecrets(ctx)
 	}
 	s.settled = append(s.settled, took)
 	s.waited = append(s.waited, s.short.takeLongestStall())

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,10 @@ func TestStorm(t *testing.T) {
 	if err != nil || !bytes.Contains(said, []byte("quiet after")) {
 		t.Fatalf("a storm: %v\n%s", err, said)
 	}
+	const kinds = `a site code \(2\), an identity of a task \(\d+\), the secret of a join token \(3\), the secret of a one-time token \(1\), the secret of an ACL token \(3\), the value of a variable \(1\)`
+	if !regexp.MustCompile(kinds).Match(said) || !regexp.MustCompile(`secrets-sealed +holds`).Match(said) {
+		t.Errorf("the storm was not searched for secrets of each kind:\n%s", said)
+	}
 	for _, name := range []string{"history.jsonl.gz", "report.html"} {
 		if info, err := os.Stat(filepath.Join(report, name)); err != nil || info.Size() == 0 {
 			t.Errorf("%s was not written: %v", name, err)
@@ -43,6 +48,26 @@ func TestStorm(t *testing.T) {
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err == nil && strings.Contains(string(mounts), dir) {
 		t.Errorf("disks are still mounted: %s", mounts)
+	}
+}
+
+// TestStormFailsOnASecret: a run whose folder has the value of a variable in clear is violated, and says where the value is.
+func TestStormFailsOnASecret(t *testing.T) {
+	t.Parallel()
+	bin := mustPrograms(t)
+	dir, err := os.MkdirTemp("", "sk-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.WriteFile(filepath.Join(dir, "told"), []byte("mArKeD-sEcReT-1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "faults",
+		"--for", "5s", "--seed", "1", "--hubs", "1", "--edges", "1", "--no-containers", "--no-disks", "--kinds", "cut", "--dir", dir)
+	said, err := cmd.CombinedOutput()
+	if err == nil || !bytes.Contains(said, []byte("a secret is in clear in told: the value of a variable")) {
+		t.Errorf("a storm with a secret: %v\n%s", err, said)
 	}
 }
 

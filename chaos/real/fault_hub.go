@@ -111,7 +111,7 @@ func (p platform) CopyHubs(ctx context.Context, f schedule.Fault) error {
 
 // copyOf returns the path of a hub's copy for a Restore fault.
 func (p platform) copyOf(f schedule.Fault, h *cluster.Hub) string {
-	return filepath.Join(p.s.Dir, "copies", f.At.String(), h.Name)
+	return filepath.Join(p.s.Dir, engine.CopiesDir, f.At.String(), h.Name)
 }
 
 // RestoreHubs replaces the data of all hubs, which must be down, by their copies. Healing starts the

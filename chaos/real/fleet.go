@@ -12,6 +12,7 @@ import (
 	"skerry/api"
 	"skerry/chaos/check"
 	"skerry/chaos/cluster"
+	"skerry/chaos/engine"
 	"skerry/chaos/faultnet"
 	"skerry/fleet"
 )
@@ -52,6 +53,8 @@ type fleetRun struct {
 	starts           string                        // directory where tasks record their starts; "": starts are not checked
 	wanted           map[fleet.JobID]int           // desired number of allocations of each job
 	rowsBeforeDamage map[string][]fleet.Transition // by edge, the journal's rows before it was damaged
+	marks            *engine.SecretMarks           // secrets of the run
+	searchesItself   bool                          // the run judges its secrets itself
 	// settleBound is the time after the last fault in which the fleet has to settle.
 	settleBound time.Duration
 }
@@ -61,10 +64,10 @@ func fast(hubs, edges int) cluster.Config {
 	return cluster.Config{Hubs: hubs, Edges: edges, HubFlags: FastHub, EdgeFlags: FastEdge}
 }
 
-// runOnFleet starts a fleet, calls play, and stops all processes and the network. The result joins
-// the errors of play and of stopping.
+// runOnFleet starts a fleet, calls play, searches what the members have written for secrets, and stops all processes and the
+// network. The result joins the errors of all.
 func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*fleetRun) error) (err error) {
-	s := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, settleBound: quietBound}
+	s := &fleetRun{Ground: g, starts: filepath.Join(g.Dir, "starts"), wanted: map[fleet.JobID]int{}, rowsBeforeDamage: map[string][]fleet.Transition{}, marks: engine.NewSecretMarks(), settleBound: quietBound}
 	if err := os.MkdirAll(s.starts, 0o755); err != nil {
 		return fmt.Errorf("make the run's folder: %w", err)
 	}
@@ -73,7 +76,11 @@ func (g Ground) runOnFleet(ctx context.Context, cfg cluster.Config, play func(*f
 		return err
 	}
 	defer func() { err = errors.Join(err, s.fleet.Close()) }()
-	return play(s)
+	err = play(s)
+	if !s.searchesItself && ctx.Err() == nil {
+		err = errors.Join(err, failOnSecrets(s.searchSecrets()))
+	}
+	return err
 }
 
 // measureTasks starts a fleet with a job of that many tasks, calls measure when the fleet is

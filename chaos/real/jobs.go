@@ -26,6 +26,7 @@ const (
 	operations    = 3 * 60 // a minute
 	launchEvery   = 10 * time.Second
 	launchedRuns  = 2 * time.Second
+	identityTTL   = time.Minute // of the identities of tasks: they are renewed in each phase
 )
 
 // errand is the parameterized job that users dispatch.
@@ -51,7 +52,7 @@ type userJob struct {
 }
 
 // campaignJobs returns the jobs of a campaign: services with different disconnect rules, rollouts and
-// counts, services that are stopped and started again, a system job, a periodic and a
+// counts, services that are stopped and started again, one with secrets, a system job, a periodic and a
 // parameterized job.
 func campaignJobs(edges int) []userJob {
 	scaled, revised, guest := []schedule.Verb{schedule.Scale}, []schedule.Verb{schedule.Update}, []schedule.Verb{schedule.Stop, schedule.Run}
@@ -64,6 +65,7 @@ func campaignJobs(edges int) []userJob {
 		{schedule.Job{ID: "replace", Count: edges, Disconnect: lost(fleet.ReconcileKeepOriginal)}, scaled},
 		{schedule.Job{ID: "longest", Count: 2, Disconnect: lost(fleet.ReconcileLongestRunning)}, scaled},
 		{schedule.Job{ID: "rolling", Count: 2}, revised},
+		{schedule.Job{ID: "sealed", Count: 2, Secret: true, Identity: identityTTL}, []schedule.Verb{schedule.Store, schedule.Update}},
 		{schedule.Job{ID: "guest-1", Count: 2}, guest},
 		{schedule.Job{ID: "guest-2", Count: 1, Disconnect: lost(fleet.ReconcileKeepReplacement)}, guest},
 		{schedule.Job{ID: "everywhere", Type: fleet.JobTypeSystem, Rollout: schedule.Rollout{MaxParallel: 3, MaxPerSite: 1}}, revised},
@@ -92,7 +94,7 @@ func drawDrivers(seed uint64, jobs []userJob, containers []string) {
 	rng := rand.New(rand.NewPCG(seed, 0xc047))
 	drawn := 0
 	for _, i := range rng.Perm(len(jobs)) {
-		if drawn < containerJobs && jobs[i].HCL == "" {
+		if drawn < containerJobs && jobs[i].HCL == "" && !jobs[i].Secret {
 			jobs[i].Driver = containers[drawn%len(containers)]
 			drawn++
 		}

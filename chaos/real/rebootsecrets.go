@@ -17,6 +17,7 @@ const password = "correct horse battery staple"
 // and get the default identity and another one as files.
 func (s *fleetRun) giveSecrets(ctx context.Context, job *fleet.Job) error {
 	path := "nomad/jobs/" + string(job.ID)
+	s.marks.AddVariable(password)
 	if _, err := s.fleet.Hubs[0].StoreVariable(ctx, fleet.Variable{VariableMeta: fleet.VariableMeta{Path: path}, Items: map[string]string{"password": password}}); err != nil {
 		return fmt.Errorf("store the variable of job %s: %w", job.ID, err)
 	}

@@ -121,7 +121,7 @@ func (r Registrations) measureRound(ctx context.Context, s *fleetRun, acl bool) 
 		if err != nil {
 			return registrationFigures{}, err
 		}
-		access, err := engine.BootstrapAccess(ctx, leader.Hub, nil)
+		access, err := engine.BootstrapAccess(ctx, leader.Hub, s.marks)
 		if err != nil {
 			return registrationFigures{}, err
 		}

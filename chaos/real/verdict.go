@@ -19,8 +19,9 @@ func (s *campaignRun) reportVerdict(err error) error {
 	s.printLine("what users did: %s", describeSteps(s.acked))
 	s.printLine("quiet again after: median %s, longest %s", median(s.settled), longest(s.settled))
 	s.printLine("waited for a processor: phases' median %s, longest %s", median(s.waited), longest(s.waited))
+	s.printLine("searched for secrets: %d times, %d files and answers, in %s: %s", s.searches, s.searched, s.searchTime.Round(time.Millisecond), s.marks.Describe())
 	vs := s.watch.judgeAtEnd()
-	err = errors.Join(err, s.watch.exportReadError())
+	err = errors.Join(err, s.watch.exportReadError(), s.searchErr)
 	fmt.Fprint(s.Out, formatVerdicts(s.watch.Monitor.Verdicts(), vs))
 	switch {
 	case len(vs) > 0:
