@@ -579,13 +579,17 @@ func TestProfiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine"} {
+		noCommandLine := tc.status // it might have a secret
+		if tc.status == http.StatusOK {
+			noCommandLine = http.StatusNotFound
+		}
+		for path, status := range map[string]int{"/debug/pprof/": tc.status, "/debug/pprof/goroutine": tc.status, "/debug/pprof/cmdline": noCommandLine} {
 			r := httptest.NewRequest("GET", path, nil)
 			r.RemoteAddr = tc.from
 			w := httptest.NewRecorder()
 			a.ServeHTTP(w, r)
-			if w.Code != tc.status {
-				t.Errorf("debug %v, %s from %s: %d, want %d", tc.debug, path, tc.from, w.Code, tc.status)
+			if w.Code != status {
+				t.Errorf("debug %v, %s from %s: %d, want %d", tc.debug, path, tc.from, w.Code, status)
 			}
 		}
 	}

@@ -53,33 +53,41 @@ func (r redacted) Error() string { return r.text }
 // Unwrap returns the error itself, whose text has the secrets.
 func (r redacted) Unwrap() error { return r.error }
 
-// Error returns an error whose text has each address of a failed HTTP request in its chain as Address returns it.
+// Error returns an error whose text has each address of a failed HTTP request in its chain, and each that does not parse, as Address
+// returns it.
 func Error(err error) error {
 	if err == nil {
 		return nil
 	}
 	text := err.Error()
-	for _, address := range requestAddresses(err) {
-		text = strings.ReplaceAll(text, address, Address(address))
-		quoted := strconv.Quote(address) // as url.Error writes it
-		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], Address(address))
+	for _, failed := range requestErrors(err) {
+		shown := Address(failed.URL)
+		if shown == failed.URL {
+			continue
+		}
+		if failed.Op == "parse" { // its reason quotes a part of the address
+			text = strings.ReplaceAll(text, failed.Err.Error(), "it is malformed")
+		}
+		quoted := strconv.Quote(failed.URL) // as url.Error writes it
+		text = strings.ReplaceAll(text, quoted[1:len(quoted)-1], shown)
+		text = strings.ReplaceAll(text, failed.URL, shown)
 	}
 	return withText(err, text)
 }
 
-// requestAddresses returns the addresses of the url.Errors in the chain of an error.
-func requestAddresses(err error) (found []string) {
-	if request, ok := err.(*url.Error); ok {
-		found = append(found, request.URL)
+// requestErrors returns the url.Errors in the chain of an error.
+func requestErrors(err error) (found []*url.Error) {
+	if failed, ok := err.(*url.Error); ok {
+		found = append(found, failed)
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
 		if inner := e.Unwrap(); inner != nil {
-			found = append(found, requestAddresses(inner)...)
+			found = append(found, requestErrors(inner)...)
 		}
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			found = append(found, requestAddresses(inner)...)
+			found = append(found, requestErrors(inner)...)
 		}
 	}
 	return found

@@ -48,7 +48,7 @@ func TestErrorOfARequest(t *testing.T) {
 	from := httptest.NewServer(http.RedirectHandler(closed.URL+"/b?sig=hidden", http.StatusFound))
 	defer from.Close()
 	host := strings.TrimPrefix(closed.URL, "http://")
-	for _, address := range []string{"http://hidden@" + host + "/a", "http://u:hidden@" + host + "/a", closed.URL + "/a?token=hidden%22", from.URL + "/a?x=1", "http://hid den/%zz?hidden"} {
+	for _, address := range []string{"http://hidden@" + host + "/a", "http://u:hidden@" + host + "/a", closed.URL + "/a?token=hidden%22", from.URL + "/a?x=1", "http://hid den/%zz?hidden", "http://u:hidden/2@" + host + "/a"} {
 		_, err := http.Get(address) //nolint:bodyclose // there is no answer
 		if err == nil || !strings.Contains(err.Error(), "hid") && !strings.Contains(address, ":hidden@") {
 			t.Fatalf("%s: the error has nothing to hide: %v", address, err)
