@@ -1,6 +1,8 @@
 package main
 
 import (
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -67,5 +69,29 @@ func TestFlagsOfEveryCommand(t *testing.T) {
 	})
 	if seen < 20 {
 		t.Errorf("%d commands were seen", seen)
+	}
+}
+
+// TestSecretsNeedNoFlag: each user of a machine can read command lines. A daemon takes secrets from files alone; the help of another command's flag
+// says how else the secret can be given.
+func TestSecretsNeedNoFlag(t *testing.T) {
+	secret, found := regexp.MustCompile(`(^|-)(token|secret|password|code|key|authorization)$`), 0
+	leaves(rootCommand(), func(cmd *cobra.Command) {
+		if err := cmd.ParseFlags(nil); err != nil { // takes up the flags of its parents
+			t.Fatal(err)
+		}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !secret.MatchString(f.Name) || f.Value.Type() != "string" || f.Name == "idempotency-token" {
+				return
+			}
+			found++
+			other := strings.Contains(f.Usage, "others see command lines") || strings.Contains(f.Usage, "standard input")
+			if !strings.Contains(f.Usage, "file") && (!other || cmd.GroupID == "daemon") {
+				t.Errorf("%s --%s takes a secret on the command line: %s", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		})
+	})
+	if found < 20 {
+		t.Errorf("%d flags were found", found)
 	}
 }
