@@ -38,6 +38,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return accelerator.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, accelerator.New(sysfs.Roots{})) }
+
 func TestFind(t *testing.T) {
 	roots := sysfs.Roots{Sys: devicetest.MustTree(t, machine()), Dev: devicetest.MustTree(t, nodes)}
 	found, err := accelerator.New(roots).Find(t.Context())

@@ -85,6 +85,40 @@ func Run(t *testing.T, newFinder func(tb testing.TB) devices.Finder) {
 	})
 }
 
+// RunOnMachine checks a Finder of this very machine, which may have no such device. Two readings are alike, each device can be
+// reserved, and what a task gets of it are device nodes of this machine. A device whose driver or node is missing, as in a
+// container, may be named in an error, and in no other one.
+func RunOnMachine(t *testing.T, f devices.Finder) {
+	found, err := f.Find(t.Context())
+	if err != nil && !strings.Contains(err.Error(), "has no driver: load ") {
+		t.Errorf("Find: %v", err)
+	}
+	again, err := f.Find(t.Context())
+	if !reflect.DeepEqual(found, again) {
+		t.Errorf("the first reading found %+v, the second %+v, %v", found, again, err)
+	}
+	t.Logf("this machine has %d devices of the kind %s", len(found), f.Kind())
+	seen := map[string]bool{}
+	for _, d := range found {
+		if d.ID == "" || seen[d.ID] || d.Kind != f.Kind() || d.Vendor == "" || d.Type == "" || d.Name == "" {
+			t.Errorf("a device without a kind, vendor, type, name or an ID of its own: %+v", d)
+		}
+		seen[d.ID] = true
+		r, err := f.Reserve(t.Context(), []string{d.ID})
+		if err != nil && !errors.Is(err, devices.ErrUnplugged) || err == nil && len(r.Env) == 0 {
+			t.Errorf("Reserve(%q): %+v, %v", d.ID, r, err)
+		}
+		for _, n := range r.Nodes {
+			if info, err := os.Stat(n.HostPath); err != nil || info.Mode()&os.ModeDevice == 0 {
+				t.Errorf("%s has %+v, which is no device node: %v", d.ID, n, err)
+			}
+		}
+	}
+	if _, err := f.Reserve(t.Context(), []string{"no such device"}); !errors.Is(err, devices.ErrUnplugged) {
+		t.Errorf("Reserve of what is not there: %v, want %v", err, devices.ErrUnplugged)
+	}
+}
+
 // reserve requires that all found devices can be reserved, each time with the same result, and that others are
 // devices.ErrUnplugged.
 func reserve(t *testing.T, f devices.Finder) {

@@ -41,6 +41,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return fpga.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, fpga.New(sysfs.Roots{})) }
+
 func TestFind(t *testing.T) {
 	roots := mustRoots(t)
 	found, err := fpga.New(roots).Find(t.Context())

@@ -34,6 +34,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return gpio.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, gpio.New(sysfs.Roots{})) }
+
 func TestFind(t *testing.T) {
 	roots := mustRoots(t)
 	found, err := gpio.New(roots).Find(t.Context())

@@ -52,6 +52,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return nvidia.New(cfg) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, nvidia.New(nvidia.Config{})) }
+
 func TestFind(t *testing.T) {
 	found, err := nvidia.New(mustConfig(t, "gpus")).Find(t.Context())
 	instance := func(id, profile, memory string) fleet.Device {

@@ -41,6 +41,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return serial.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, serial.New(sysfs.Roots{})) }
+
 func TestFind(t *testing.T) {
 	found, err := serial.New(mustRoots(t)).Find(t.Context())
 	want := []fleet.Device{

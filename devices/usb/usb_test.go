@@ -52,6 +52,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return usb.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, usb.New(sysfs.Roots{})) }
+
 // TestReserve gives a task the node that a device has now, and says so if it has none.
 func TestReserve(t *testing.T) {
 	roots := sysfs.Roots{Sys: mustSysfs(t), Dev: devicetest.MustTree(t, map[string]string{"bus/usb/001/004": ""})}

@@ -49,6 +49,9 @@ func TestConformance(t *testing.T) {
 	devicetest.Run(t, func(testing.TB) devices.Finder { return video.New(roots) })
 }
 
+// TestOnThisMachine reads the devices of the machine that runs the test.
+func TestOnThisMachine(t *testing.T) { devicetest.RunOnMachine(t, video.New(sysfs.Roots{})) }
+
 func TestFind(t *testing.T) {
 	found, err := video.New(mustRoots(t)).Find(t.Context())
 	want := []fleet.Device{
