@@ -3,6 +3,8 @@ package templates
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"time"
 
 	"skerry/fleet"
 	"skerry/internal/pace"
@@ -55,4 +57,34 @@ func (w *watch) endOld(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Kept lists the newest renderings of the secrets and templates of a group's tasks, without their texts. dir is the folder of
+// state of the allocation (STATE/ALLOC). What was not rendered yet is left out.
+func Kept(dir string, g *fleet.TaskGroup) []fleet.KeptTemplate {
+	if g == nil {
+		return nil
+	}
+	var kept []fleet.KeptTemplate
+	add := func(task, name, file string) {
+		r, ok := readRenderingFile(filepath.Join(dir, task, file))
+		if !ok {
+			return
+		}
+		one := fleet.KeptTemplate{Task: task, Name: name, Rendered: time.Unix(r.At, 0), Failing: r.Failing}
+		if r.FailingSince != 0 {
+			one.Since = new(time.Unix(r.FailingSince, 0))
+		}
+		kept = append(kept, one)
+	}
+	for i := range g.Tasks {
+		t := &g.Tasks[i]
+		for k := range t.Secrets {
+			add(t.Name, secretName(&t.Secrets[k]), secretFile(&t.Secrets[k]))
+		}
+		for k := range t.Templates {
+			add(t.Name, templateName(k, &t.Templates[k]), templateFile(k))
+		}
+	}
+	return kept
 }

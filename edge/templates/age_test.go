@@ -3,10 +3,15 @@ package templates_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"skerry/edge/machinekey"
+	"skerry/edge/templates"
 	"skerry/fleet"
 )
 
@@ -67,4 +72,82 @@ func TestTaskIsToldOfMaxAge(t *testing.T) {
 			t.Errorf("an attempt without a hub: %v", err)
 		}
 	})
+}
+
+// TestKeptTemplates: the age of each rendering is known, and since when it cannot be rendered again, over restarts of the agent and of
+// the task. Nothing of a secret is in it.
+func TestKeptTemplates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMachine(t,
+			fleet.Template{EmbeddedTmpl: dbAddress, DestPath: "local/db", ChangeMode: fleet.ChangeNoop},
+			fleet.Template{EmbeddedTmpl: `{{ with nomadVar "nomad/jobs" }}{{ .address }}{{ end }}`, DestPath: "secrets/db", ChangeMode: fleet.ChangeNoop},
+		)
+		m.key, _ = machinekey.New()
+		m.task.Secrets = []fleet.Secret{{Name: "db", Provider: fleet.SecretOfNomad, Path: "nomad/jobs"}}
+		group := &fleet.TaskGroup{Name: "g", Tasks: []fleet.Task{m.task, {Name: "other", Templates: m.task.Templates}}}
+		began := time.Now()
+		want := func(renderedAfter, failingAfter time.Duration) {
+			t.Helper()
+			kept := templates.Kept(filepath.Join(m.dir, "tasks", "a"), group)
+			names := []string{`secret "db"`, "template 1 (local/db)", "template 2 (secrets/db)"}
+			if len(kept) != len(names) {
+				t.Fatalf("%d renderings are kept: %+v", len(kept), kept)
+			}
+			for i, k := range kept {
+				if k.Task != "web" || k.Name != names[i] {
+					t.Errorf("number %d is %s of %s, want %s", i, k.Name, k.Task, names[i])
+				}
+				if i > 0 && (!k.Rendered.Equal(began.Add(renderedAfter)) || (k.Failing != "") != (failingAfter > 0) ||
+					failingAfter > 0 && (k.Since == nil || !k.Since.Equal(began.Add(failingAfter)))) {
+					t.Errorf("%s: rendered %v after the begin, failing since %v: %q", k.Name, k.Rendered.Sub(began), k.Since, k.Failing)
+				}
+				if strings.Contains(fmt.Sprint(k), "10.0.0") {
+					t.Errorf("%+v has the secret", k)
+				}
+			}
+		}
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		want(0, 0)
+		m.watchFor(30 * time.Minute) // it is not written again at each poll
+		want(0, 0)
+		m.services.set(nil, errors.New("the link is down"))
+		m.watchFor(time.Hour)
+		want(0, 30*time.Minute+5*time.Second)
+		m.watchFor(time.Hour)
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		want(0, 30*time.Minute+5*time.Second)
+		m.setAddress("10.0.0.1")
+		m.watchFor(time.Minute)
+		want(2*time.Hour+30*time.Minute+5*time.Second, 0)
+		m.services.set(nil, errors.New("the link is down"))
+		time.Sleep(time.Minute)
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		want(2*time.Hour+30*time.Minute+5*time.Second, 2*time.Hour+32*time.Minute)
+		m.setAddress("10.0.0.1") // soon enough that its age alone would not be written
+		m.watchFor(time.Minute)
+		want(2*time.Hour+32*time.Minute+5*time.Second, 0)
+		m.services.set(nil, errors.New("the link is down"))
+		m.watchFor(time.Minute)
+		m.setAddress("10.0.0.1")
+		if err := m.prepare(); err != nil {
+			t.Fatal(err)
+		}
+		want(2*time.Hour+34*time.Minute, 0)
+	})
+}
+
+// TestKeptTemplatesOfNothing: an allocation without its job, or without renderings, has none.
+func TestKeptTemplatesOfNothing(t *testing.T) {
+	m := newMachine(t, fleet.Template{EmbeddedTmpl: "x", DestPath: "local/x"})
+	for _, g := range []*fleet.TaskGroup{nil, {Tasks: []fleet.Task{m.task}}} {
+		if kept := templates.Kept(filepath.Join(m.dir, "tasks", "a"), g); len(kept) != 0 {
+			t.Errorf("of %+v there is %+v", g, kept)
+		}
+	}
 }

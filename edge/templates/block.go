@@ -20,8 +20,18 @@ type block struct {
 // templateBlock returns a template block of a task.
 func templateBlock(p *runner.Preparation, i int) block {
 	t := &p.Task.Templates[i]
-	return block{p, t, fmt.Sprintf("template %d (%s)", i+1, t.DestPath), fmt.Sprintf("template-%d", i), fmt.Sprint(i)}
+	return block{p, t, templateName(i, t), templateFile(i), fmt.Sprint(i)}
 }
+
+func templateName(i int, t *fleet.Template) string {
+	return fmt.Sprintf("template %d (%s)", i+1, t.DestPath)
+}
+
+func templateFile(i int) string { return fmt.Sprintf("template-%d", i) }
+
+func secretName(s *fleet.Secret) string { return fmt.Sprintf("secret %q", s.Name) }
+
+func secretFile(s *fleet.Secret) string { return "secret-" + s.Name }
 
 // renderingPath returns the file of the newest rendering.
 func (b block) renderingPath() string {

@@ -40,6 +40,9 @@ type rendering struct {
 	// text, encrypted by the machine.
 	Secret bool   `json:",omitempty"`
 	Sealed []byte `json:",omitempty"`
+	// Failing says why the template could not be rendered again, and FailingSince from when on, as At; 0: it can be.
+	Failing      string `json:",omitempty"`
+	FailingSince int64  `json:",omitempty"`
 
 	away string // there is no rendering, because this server has no answer now; "": none
 }
@@ -52,7 +55,24 @@ func (h *Hook) readRendering(b block) (rendering, bool) {
 
 // readNewest returns the newest rendering of a template, also of an earlier text of the block.
 func (h *Hook) readNewest(b block) (rendering, bool) {
-	f, err := os.Open(b.renderingPath())
+	r, ok := readRenderingFile(b.renderingPath())
+	if !ok || r.Version != sealedVersion {
+		return r, ok
+	}
+	if h.cfg.Key == nil {
+		return rendering{}, false
+	}
+	plain, err := h.cfg.Key.Open(r.Sealed, b.boundTo())
+	if err != nil {
+		return rendering{}, false
+	}
+	r.Text, r.Sealed = string(plain), nil
+	return r, true
+}
+
+// readRenderingFile reads a rendering as it is on the disk. It returns false if there is none that can be read.
+func readRenderingFile(path string) (rendering, bool) {
+	f, err := os.Open(path)
 	if err != nil {
 		return rendering{}, false
 	}
@@ -62,20 +82,7 @@ func (h *Hook) readNewest(b block) (rendering, bool) {
 		return rendering{}, false
 	}
 	r, err := decodeRendering(text)
-	if err != nil {
-		return rendering{}, false
-	}
-	if r.Version == sealedVersion {
-		if h.cfg.Key == nil {
-			return rendering{}, false
-		}
-		plain, err := h.cfg.Key.Open(r.Sealed, b.boundTo())
-		if err != nil {
-			return rendering{}, false
-		}
-		r.Text, r.Sealed = string(plain), nil
-	}
-	return r, true
+	return r, err == nil
 }
 
 func decodeRendering(text []byte) (rendering, error) {
@@ -91,7 +98,7 @@ func decodeRendering(text []byte) (rendering, error) {
 
 // writeRendering makes the newest rendering durable, unless the same one is on the disk already.
 func (h *Hook) writeRendering(b block, r rendering) error {
-	if old, ok := h.readRendering(b); ok && old.Secret == r.Secret && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && r.At-old.At < refreshEvery {
+	if old, ok := h.readRendering(b); ok && old.Secret == r.Secret && old.Text == r.Text && old.Reads == r.Reads && old.Pending == r.Pending && old.FailingSince == r.FailingSince && r.At-old.At < refreshEvery {
 		return nil
 	}
 	r.Version = renderingVersion
@@ -113,6 +120,14 @@ func (h *Hook) writeRendering(b block, r rendering) error {
 		return fmt.Errorf("record the rendering of %s: %w", b.name, err)
 	}
 	return nil
+}
+
+// withFailure returns the newest rendering with the reason why there is no newer one, unless it has one since earlier.
+func (h *Hook) withFailure(last rendering, why error) rendering {
+	if last.FailingSince == 0 {
+		last.Failing, last.FailingSince = why.Error(), h.cfg.Now().Unix()
+	}
+	return last
 }
 
 // digestOf returns a hash of a template block.

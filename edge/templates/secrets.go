@@ -65,7 +65,7 @@ func secretBlock(p *runner.Preparation, i int) block {
 		}
 	}
 	t := &fleet.Template{EmbeddedTmpl: fmt.Sprintf("{{ with %s %q }}{{ toJSON %s }}{{ end }}", read, p.Replace(s.Path), items)}
-	return block{p, t, fmt.Sprintf("secret %q", s.Name), "secret-" + s.Name, "secret " + s.Name}
+	return block{p, t, secretName(s), secretFile(s), "secret " + s.Name}
 }
 
 // addItems adds the items of a secret by reference: secret.NAME.KEY. Its errors have nothing of the secret.

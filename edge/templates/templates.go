@@ -128,7 +128,7 @@ func (h *Hook) renderOrReuse(ctx context.Context, b block) (r rendering, known b
 	case !known || ctx.Err() != nil:
 		return rendering{}, known, fmt.Errorf("render %s: %w", b.name, err)
 	}
-	return last, known, b.p.Event(fleet.TaskTemplate, h.staleMessage(b.name, last, err))
+	return h.withFailure(last, err), known, b.p.Event(fleet.TaskTemplate, h.staleMessage(b.name, last, err))
 }
 
 // recordRendering makes a rendering durable. An older one on the disk is good enough if that fails.

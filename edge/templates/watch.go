@@ -85,6 +85,9 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 		next, err = w.hook.renderTemplate(ctx, b)
 	}
 	if err != nil {
+		if last.FailingSince == 0 && ctx.Err() == nil {
+			_ = w.hook.writeRendering(b, w.hook.withFailure(last, err)) // it is only shown, and is tried again
+		}
 		return false, w.noteFailure(ctx, i, last, err)
 	}
 	if _, failed := w.failing[i]; failed {
@@ -94,7 +97,7 @@ func (w *watch) renderAgain(ctx context.Context, i int) (bool, error) {
 		}
 	}
 	if next.Text == last.Text {
-		if next.At-last.At >= refreshEvery || next.Secret != last.Secret {
+		if next.At-last.At >= refreshEvery || next.Secret != last.Secret || last.FailingSince != 0 {
 			next.Pending = last.Pending
 			_ = w.hook.writeRendering(b, next) // for its age, which is only shown, or to encrypt it; it is tried again
 		}
