@@ -148,6 +148,9 @@ func samples() map[string]syncproto.Message {
 			{Namespace: "default", Path: "nomad/jobs/shop", ModifyIndex: 9, Items: []byte{0xa1, 0x61, 0x61, 0x61, 0x31}},
 			{Namespace: "default", Path: "nomad/jobs", Deleted: true},
 		}},
+		"request-variables-of-a-time": syncproto.Request{Kind: syncproto.RequestVariables, Variables: []syncproto.DeliveredVariable{
+			{Namespace: "default", Path: "nomad/jobs/shop", ModifyIndex: 9, Items: []byte{0xa1, 0x61, 0x61, 0x61, 0x31}, ModifyTime: 1_700_000_000_000_000_001},
+		}},
 		"request-identities": syncproto.Request{Kind: syncproto.RequestIdentities, Identities: []syncproto.DeliveredIdentity{
 			{Alloc: allocA, Task: "t", Name: "default", Token: "a.b.c", KeyID: "k1", Issued: 1_700_000_000, Expires: 1_700_003_600},
 			{Alloc: allocA, Task: "t", Name: "aws", Token: "d.e.f"},

@@ -355,6 +355,8 @@ type DeliveredVariable struct {
 	ModifyIndex fleet.Index `cbor:"3,keyasint,omitempty"` // with Deleted: of the deletion; 0 from older releases
 	Items       []byte      `cbor:"4,keyasint,omitempty"` // as EncodeItems encodes them
 	Deleted     bool        `cbor:"5,keyasint,omitempty"`
+	// ModifyTime is when its items were stored, as UnixNano by the hub's clock, and is only shown; 0 from older releases.
+	ModifyTime int64 `cbor:"6,keyasint,omitempty"`
 }
 
 // DeliveredIdentity is a token of a task's identity. Without Token it says what is known of one.

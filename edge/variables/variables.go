@@ -64,6 +64,7 @@ type record struct {
 	Path        string            `cbor:"3,keyasint"`
 	ModifyIndex fleet.Index       `cbor:"4,keyasint,omitempty"`
 	Items       map[string]string `cbor:"5,keyasint,omitempty"`
+	ModifyTime  int64             `cbor:"6,keyasint,omitempty"` // as it was delivered
 }
 
 // name identifies a variable.
@@ -75,6 +76,7 @@ func (n name) journalKey() string { return keyPrefix + n.namespace + "/" + n.pat
 type variable struct {
 	items       map[string]string
 	modifyIndex fleet.Index
+	modifyTime  int64
 }
 
 // Keeper keeps variables. Its methods may be called from any goroutine.
@@ -105,7 +107,7 @@ func Open(cfg Config) (*Keeper, error) {
 			continue
 		}
 		n := name{r.Namespace, r.Path}
-		k.kept[n], k.arrived[n] = variable{r.Items, r.ModifyIndex}, time.Now()
+		k.kept[n], k.arrived[n] = variable{r.Items, r.ModifyIndex, r.ModifyTime}, time.Now()
 	}
 	return k, nil
 }
@@ -161,7 +163,7 @@ func (k *Keeper) Accept(ctx context.Context, list []syncproto.DeliveredVariable)
 		if err != nil {
 			return err
 		}
-		if err := k.storeVariable(ctx, n, variable{items, d.ModifyIndex}); err != nil {
+		if err := k.storeVariable(ctx, n, variable{items, d.ModifyIndex, d.ModifyTime}); err != nil {
 			return err
 		}
 		k.mu.Lock()
@@ -183,7 +185,7 @@ func (k *Keeper) NoteIndex(ctx context.Context, index fleet.Index) error {
 		if v.modifyIndex <= index {
 			continue
 		}
-		if err := k.storeVariable(ctx, n, variable{v.items, index}); err != nil {
+		if err := k.storeVariable(ctx, n, variable{v.items, index, v.modifyTime}); err != nil {
 			return err
 		}
 	}
@@ -192,7 +194,7 @@ func (k *Keeper) NoteIndex(ctx context.Context, index fleet.Index) error {
 
 // storeVariable journals a variable, and keeps it in memory.
 func (k *Keeper) storeVariable(ctx context.Context, n name, v variable) error {
-	plain, err := codec.Marshal(record{recordVersion, n.namespace, n.path, v.modifyIndex, v.items})
+	plain, err := codec.Marshal(record{recordVersion, n.namespace, n.path, v.modifyIndex, v.items, v.modifyTime})
 	if err != nil {
 		return fmt.Errorf("keep variable %s: %w", n.path, err)
 	}
@@ -244,6 +246,20 @@ func (k *Keeper) Variable(namespace, path string) (items map[string]string, ok b
 	defer k.mu.Unlock()
 	v, ok := k.kept[name{namespace, path}]
 	return v.items, ok
+}
+
+// Kept lists those of some variables of a namespace that this edge has, without their items: ModifyTime is 0 if a hub of an
+// older release has delivered one.
+func (k *Keeper) Kept(namespace string, paths []string) []fleet.VariableMeta {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	var kept []fleet.VariableMeta
+	for _, path := range paths {
+		if v, ok := k.kept[name{namespace, path}]; ok {
+			kept = append(kept, fleet.VariableMeta{Namespace: namespace, Path: path, ModifyIndex: v.modifyIndex, ModifyTime: v.modifyTime})
+		}
+	}
+	return kept
 }
 
 // Run forgets variables that no allocation may read any more, until ctx ends.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -155,6 +156,37 @@ func TestDeletionsAfterARestore(t *testing.T) {
 	}
 }
 
+// TestAgeOfVariables: an edge knows when the items of a variable were stored, also after a restart and after the cluster went back. It
+// tells that without the items.
+func TestAgeOfVariables(t *testing.T) {
+	m := &memory{handles: map[string][]byte{}}
+	key, _ := machinekey.New()
+	k := mustOpen(t, m, key, nil)
+	timed := delivered("nomad/jobs/a", "geheim")
+	timed.ModifyTime = 1_700_000_000_000_000_001
+	mustAccept(t, k, timed, delivered("nomad/jobs/b", "of an older hub"), delivered("nomad/jobs/c", "not asked for"))
+	want := func(indexOfA, indexOfB fleet.Index) {
+		t.Helper()
+		want := []fleet.VariableMeta{
+			{Namespace: "default", Path: "nomad/jobs/b", ModifyIndex: indexOfB},
+			{Namespace: "default", Path: "nomad/jobs/a", ModifyIndex: indexOfA, ModifyTime: timed.ModifyTime},
+		}
+		if got := k.Kept("default", []string{"nomad/jobs/b", "nomad/jobs/none", "nomad/jobs/a"}); !slices.Equal(got, want) {
+			t.Errorf("kept %+v, want %+v", got, want)
+		}
+	}
+	want(3, 3)
+	if err := k.NoteIndex(t.Context(), 2); err != nil {
+		t.Fatal(err)
+	}
+	want(2, 2)
+	k = mustOpen(t, m, key, nil)
+	want(2, 2)
+	if got := k.Kept("another", []string{"nomad/jobs/a"}); len(got) != 0 {
+		t.Errorf("in another namespace: %+v", got)
+	}
+}
+
 // TestUnreadVariablesAreForgotten: a variable is kept for a while before its allocation arrives, as long as one may read
 // it, and not longer.
 func TestUnreadVariablesAreForgotten(t *testing.T) {
@@ -189,7 +221,7 @@ func TestUnreadVariablesAreForgotten(t *testing.T) {
 
 // FuzzDecodeRecord: no bytes make it panic, and it accepts no record of another path.
 func FuzzDecodeRecord(f *testing.F) {
-	good, err := codec.Marshal(record{1, "default", "nomad/jobs", 3, map[string]string{"a": "b"}})
+	good, err := codec.Marshal(record{1, "default", "nomad/jobs", 3, map[string]string{"a": "b"}, 5})
 	if err != nil {
 		f.Fatal(err)
 	}

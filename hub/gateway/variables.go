@@ -102,7 +102,7 @@ func (v *variableSender) trySendChanges(ctx context.Context, watch *state.View) 
 		if err != nil {
 			return err
 		}
-		if err := batch.addVariable(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, Items: encoded}); err != nil {
+		if err := batch.addVariable(ctx, syncproto.DeliveredVariable{Namespace: k.namespace, Path: k.path, ModifyIndex: row.ModifyIndex, ModifyTime: row.ModifyTime, Items: encoded}); err != nil {
 			return err
 		}
 	}

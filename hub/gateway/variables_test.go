@@ -66,6 +66,9 @@ func TestVariablesAreDelivered(t *testing.T) {
 					t.Fatal(err)
 				}
 				got += fmt.Sprintf(" %s:%s:%t", d.Path, items["k"], d.Deleted)
+				if row, ok := h.Store.View().Variable(d.Namespace, d.Path); ok && (row.ModifyTime == 0 || d.ModifyTime != row.ModifyTime) {
+					t.Errorf("%s was stored at %d, the edge is told %d", d.Path, row.ModifyTime, d.ModifyTime)
+				}
 			}
 			if req.Kind != syncproto.RequestVariables || got != want {
 				t.Fatalf("%s %s, want %s", req.Kind, got, want)
