@@ -22,7 +22,6 @@ import (
 	"skerry/internal/sorting"
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
-	"skerry/syncproto/nodekey"
 )
 
 // agent implements local.Agent for the local API.
@@ -136,15 +135,7 @@ func (a agent) allocStatuses(ctx context.Context) ([]local.Alloc, error) {
 			ClientDescription: s.State.ClientDescription, Note: s.Note, StopsIn: s.StopsIn,
 			BetweenLaunches: s.BetweenLaunches, Held: s.State.Held, Tasks: s.State.TaskStates, LastSeq: s.State.Seq, Unsent: s.State.Seq > acknowledged,
 		}
-		for _, d := range a.e.identities.Held(id) {
-			token := local.Identity{Task: d.Task, Name: d.Name, Issued: time.Unix(d.Issued, 0)}
-			_, token.Offline = nodekey.NodeOf(d.KeyID)
-			if d.Expires != 0 {
-				end := time.Unix(d.Expires, 0)
-				token.Expires = &end
-			}
-			one.Identities = append(one.Identities, token)
-		}
+		a.addKeptCopies(&one, &w)
 		if s.Desired.Stop {
 			one.Desired, one.DesiredReason = fleet.DesiredStop, s.Desired.StopReason
 		}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,6 +21,9 @@ import (
 	"skerry/fleet"
 	"skerry/syncproto"
 )
+
+// storedAt is when a hub stored the delivered variables.
+const storedAt = 1_700_000_000_000_000_000
 
 // mustDeliverVariable leaves in a data directory what a hub's delivery of a variable leaves.
 func mustDeliverVariable(t testing.TB, dir, path string, items map[string]string) {
@@ -38,7 +42,7 @@ func mustDeliverVariable(t testing.TB, dir, path string, items map[string]string
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{{Path: path, ModifyIndex: 7, Items: encoded}}); err != nil {
+	if err := k.Accept(t.Context(), []syncproto.DeliveredVariable{{Path: path, ModifyIndex: 7, ModifyTime: storedAt, Items: encoded}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.Close(); err != nil {
@@ -85,6 +89,13 @@ func TestVariablesWithoutALink(t *testing.T) {
 		file := filepath.Join(p.Config.SecretsDir, "p")
 		if b, err := os.ReadFile(file); err != nil || string(b) != "p="+secret {
 			t.Fatalf("boot %d: %q, %v", i, b, err)
+		}
+		s, err := l.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := s.Allocs[0].Variables, []fleet.VariableMeta{{Path: "nomad/jobs/shop", ModifyIndex: 7, ModifyTime: storedAt}}; !slices.Equal(got, want) {
+			t.Errorf("boot %d: the status has the variables %+v, want %+v", i, got, want)
 		}
 		if err := l.stop(); err != nil {
 			t.Fatal(err)

@@ -135,6 +135,11 @@ type Alloc struct {
 	Unsent  bool      // the cluster has not acknowledged that row
 	// Identities are the tokens that the edge has for its tasks, without the tokens themselves.
 	Identities []Identity `json:",omitempty"`
+	// Templates are the newest renderings of its tasks' templates and secret blocks, without their texts.
+	Templates []fleet.KeptTemplate `json:",omitempty"`
+	// Variables are those that its tasks may read and this edge has, without their items. The edge does not know when one was
+	// created, and knows ModifyTime only from hubs that say it.
+	Variables []fleet.VariableMeta `json:",omitempty"`
 }
 
 // Identity is what an edge knows of a task's token. A token that has expired stops nothing.

@@ -101,42 +101,48 @@ func askSiteCode() (string, error) {
 }
 
 func (f *localFlags) statusCommand() *cobra.Command {
-	all := false
+	all, copies := false, false
 	c := &cobra.Command{
 		Use: "status", Short: "Show the link, the journal and the allocations", Args: cobra.NoArgs,
 		Long: `Show the state of this edge: its link to the hubs, the rows of its journal that no hub has acknowledged yet,
-and its allocations. Like all commands of skerry local it needs no link.`,
+and its allocations. Like all commands of skerry local it needs no link.
+
+A second table shows the age of what tasks run with: rendered templates that cannot be rendered again now, without a link
+the variables of the allocations, and with --verbose every template, variable and identity. No values are shown.`,
 		Example: `  skerry local status --data-dir /var/lib/skerry-edge
-  skerry local status --data-dir /var/lib/skerry-edge --all`,
+  skerry local status --data-dir /var/lib/skerry-edge --all
+  skerry local status --data-dir /var/lib/skerry-edge --verbose`,
 		RunE: f.runLocal(func(ctx context.Context, edge *local.Client, _ []string) error {
 			s, err := edge.Status(ctx)
 			if err == nil {
-				f.out.Show(s, func() { writeStatus(&f.out, s, all, time.Now()) })
+				f.out.Show(s, func() { writeStatus(&f.out, s, all, copies, time.Now()) })
 			}
 			return err
 		}),
 	}
 	c.Flags().BoolVar(&all, "all", false, "also show allocations that have ended")
+	c.Flags().BoolVarP(&copies, "verbose", "v", false, "also show the age of every template, variable and identity that the edge keeps")
 	return c
 }
 
-func writeStatus(out *console.Output, s local.Status, all bool, now time.Time) {
+func writeStatus(out *console.Output, s local.Status, all, copies bool, now time.Time) {
 	out.Line("%s\n", statusSummary(s, now))
 	writeFacts(out, s)
-	hidden := 0
+	var shown []local.Alloc
 	allocs := console.NewTable("ID", "ALLOCATION", "WANTED", "STATUS", "TASKS", "CLUSTER KNOWS", "NOTE")
 	for _, a := range s.Allocs {
 		if hasEnded(a) && !all {
-			hidden++
 			continue
 		}
+		shown = append(shown, a)
 		allocs.Add(fleet.Short(a.ID), a.Name, a.Desired, a.ClientStatus, taskLine(a.Tasks), !a.Unsent, allocNote(a, now))
 	}
-	if hidden < len(s.Allocs) {
+	if len(shown) > 0 {
 		out.Line("")
 		out.Table(allocs)
 	}
-	if hidden > 0 {
+	writeCopies(out, s, shown, copies, now)
+	if hidden := len(s.Allocs) - len(shown); hidden > 0 {
 		out.Line("\n%s that ended not shown; use --all to show them.", console.Count(hidden, "allocation"))
 	}
 }

@@ -91,7 +91,7 @@ func TestStatusHidesEndedAllocs(t *testing.T) {
 		"all are asked for": {[]local.Alloc{runs, failed, ended}, true, "web[0] web[1] print[0]", ""},
 		"none has ended":    {[]local.Alloc{runs}, false, "web[0]", ""},
 	} {
-		text := onsite.StatusText(local.Status{Enrolled: true, Allocs: tc.allocs}, tc.all, time.Now())
+		text := onsite.StatusText(local.Status{Enrolled: true, Allocs: tc.allocs}, tc.all, false, time.Now())
 		for _, a := range []local.Alloc{runs, failed, ended} {
 			if strings.Contains(text, a.Name) != strings.Contains(tc.shown, a.Name) {
 				t.Errorf("%s: shown, or not shown, is %s:\n%s", name, a.Name, text)
