@@ -58,6 +58,7 @@ type Node struct {
 	Reserved              Resources // not for tasks
 	Drivers               map[string]DriverInfo
 	Devices               []Device
+	MissingDevices        []MissingDevice       `json:",omitempty"` // of allocations; edges leave it out
 	HostNetworks          []HostNetwork         `json:",omitempty"` // none: one, DefaultHostNetwork
 	HostVolumes           map[string]HostVolume // by name
 	ReservedPorts         string                `json:",omitempty"` // of all addresses, never given out

@@ -116,6 +116,9 @@ func TestClientReadsNode(t *testing.T) {
 			{Kind: "usb", Vendor: "v", Type: "usb", Name: "p", ID: "2"},
 			{Kind: "usb", Vendor: "w", Type: "usb", Name: "q", ID: "3"},
 		},
+		MissingDevices: []fleet.MissingDevice{
+			{Vendor: "v", Type: "usb", Name: "p", ID: "0", AllocID: "a1", Since: time.Unix(60, 0).UTC()}, {Vendor: "x", Type: "usb", Name: "r", ID: "4", AllocID: "a2", Since: time.Unix(60, 0).UTC()},
+		},
 		HostVolumes:     map[string]fleet.HostVolume{"data": {Path: "/srv/data", ReadOnly: true, ID: "v1"}},
 		Events:          []fleet.NodeEvent{{Message: "m", Timestamp: time.Unix(5, 0).UTC(), CreateIndex: 3}},
 		StatusUpdatedAt: 7, CreateIndex: 1, ModifyIndex: 2, ChainHash: []byte{1, 2},
@@ -130,8 +133,13 @@ func TestClientReadsNode(t *testing.T) {
 		t.Errorf("host volumes %+v", got.HostVolumes)
 	}
 	devices := got.NodeResources.Devices
-	if len(devices) != 2 || devices[0].ID() != "v/usb/p" || len(devices[0].Instances) != 2 || *devices[0].Attributes["class"].StringVal != "08" {
+	if len(devices) != 3 || devices[0].ID() != "v/usb/p" || len(devices[0].Instances) != 3 || !devices[0].Instances[1].Healthy || *devices[0].Attributes["class"].StringVal != "08" {
 		t.Errorf("devices %+v", devices)
+	}
+	for _, gone := range []*api.NodeDevice{devices[0].Instances[2], devices[2].Instances[0]} {
+		if gone.Healthy || gone.HealthDescription != "not found since 1970-01-01T00:01:00Z" {
+			t.Errorf("missing device %+v", gone)
+		}
 	}
 	if !got.Drivers["raw_exec"].Healthy || got.Events[0].CreateIndex != 3 || !got.Events[0].Timestamp.Equal(time.Unix(5, 0)) {
 		t.Errorf("node %+v", got)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 )
 
 // maxCoresShown bounds how many cores the JSON of a node lists: an edge may say any number.
@@ -74,8 +75,9 @@ type (
 		Attributes         map[string]attributeShape
 	}
 	instanceShape struct {
-		ID      string
-		Healthy bool
+		ID                string
+		Healthy           bool
+		HealthDescription string
 	}
 	attributeShape struct{ String string }
 
@@ -118,7 +120,7 @@ func (n *Node) resourcesShape() nodeResourcesShape {
 	cores := min(max(n.CoreCount(), 0), maxCoresShown)
 	all := nodeResourcesShape{
 		Cpu:    nodeCPUShape{CpuShares: n.Resources.CPU, TotalCpuCores: cores, ReservableCpuCores: make([]int, cores)},
-		Memory: memoryShape{MemoryMB: n.Resources.MemoryMB}, Disk: diskShape{n.Resources.DiskMB}, Devices: deviceShapes(n.Devices),
+		Memory: memoryShape{MemoryMB: n.Resources.MemoryMB}, Disk: diskShape{n.Resources.DiskMB}, Devices: deviceShapes(n.Devices, n.MissingDevices),
 	}
 	for i := range all.Cpu.ReservableCpuCores {
 		all.Cpu.ReservableCpuCores[i] = i
@@ -234,11 +236,11 @@ func (n *Node) addedNetworkModes() []string {
 	return modes
 }
 
-// deviceShapes groups devices of one vendor, type and name, in order of appearance.
-func deviceShapes(devices []Device) []deviceShape {
+// deviceShapes groups devices of one vendor, type and name, in order of appearance. Missing ones are not healthy.
+func deviceShapes(devices []Device, missing []MissingDevice) []deviceShape {
 	var shapes []deviceShape
 	index := map[[3]string]int{}
-	for _, d := range devices {
+	add := func(d Device, instance instanceShape) {
 		key := [3]string{d.Vendor, d.Type, d.Name}
 		i, ok := index[key]
 		if !ok {
@@ -250,7 +252,13 @@ func deviceShapes(devices []Device) []deviceShape {
 			}
 			shapes = append(shapes, deviceShape{Vendor: d.Vendor, Type: d.Type, Name: d.Name, Attributes: attrs})
 		}
-		shapes[i].Instances = append(shapes[i].Instances, instanceShape{ID: d.ID, Healthy: true})
+		shapes[i].Instances = append(shapes[i].Instances, instance)
+	}
+	for _, d := range devices {
+		add(d, instanceShape{ID: d.ID, Healthy: true})
+	}
+	for _, d := range missing {
+		add(Device{Vendor: d.Vendor, Type: d.Type, Name: d.Name}, instanceShape{ID: d.ID, HealthDescription: "not found since " + d.Since.Format(time.RFC3339)})
 	}
 	return shapes
 }

@@ -57,6 +57,7 @@ func (t *tx) changeAlloc(id fleet.AllocID, now int64, change func(*allocRow)) *a
 	allocTable.markChanged(t)
 	if before.OccupiesNode() && !a.OccupiesNode() {
 		t.noteFreedNode(a.NodeID)
+		t.dropMissingDevices(a.NodeID, a.ID)
 	}
 	return a
 }

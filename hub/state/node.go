@@ -59,6 +59,9 @@ func (t *tx) storeNodeDescription(said *fleet.Node, w *pendingEvals) {
 	}
 	t.placeAsAdmitted(&n.Node)
 	n.Attributes, n.Meta, n.Devices = said.Attributes, said.Meta, said.Devices
+	if w.now != 0 { // an admission alone says nothing of devices
+		t.storeMissingDevices(n, w.now)
+	}
 	n.Drivers = withUpdateTimes(before.Drivers, said.Drivers, time.Unix(0, w.now).UTC())
 	t.addDriverEvents(n, before.Drivers, w.now)
 	n.HostNetworks, n.ReservedPorts, n.MaxAllocs = said.HostNetworks, said.ReservedPorts, said.MaxAllocs

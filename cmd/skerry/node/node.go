@@ -157,6 +157,10 @@ func addNodeDescription(t *console.Table, n fleet.Node) {
 	for _, d := range n.Devices {
 		t.Add("Device "+d.Kind, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", d.Vendor, d.Name, d.Type, d.ID)))
 	}
+	for _, d := range n.MissingDevices {
+		t.Add("Device missing", fmt.Sprintf("%s %s %s %s not healthy: not found since %s; allocation %s has it",
+			d.Vendor, d.Name, d.Type, d.ID, console.LocalTime(d.Since), console.ID(d.AllocID)))
+	}
 	t.AddMap("Meta ", n.Meta)
 	if console.Verbose() {
 		t.AddMap("Attribute ", n.Attributes)
