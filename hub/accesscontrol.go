@@ -40,7 +40,8 @@ func (h *Hub) openAccess() error {
 		return err
 	}
 	cfg := access.Config{
-		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled || enabled, Issuer: h.cfg.OIDCIssuer, Log: h.log.With("component", "access"),
+		State: h.store, CatchUp: cluster{h}.CatchUp, Enabled: h.cfg.ACLEnabled || enabled, Issuer: h.cfg.OIDCIssuer,
+		Now: h.cfg.Now, Log: h.log.With("component", "access"),
 	}
 	if unknown {
 		cfg.Known = h.Ready()

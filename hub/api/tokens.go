@@ -76,8 +76,7 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 	if g := grantOf(r); req.Role == fleet.RoleHub && !g.rules.IsManagement() {
 		return nil, 0, refusal(g.rules, acl.Requirement{Kind: acl.KindManagement})
 	}
-	now := a.cfg.Now()
-	kept, err := newJoinToken(req, now)
+	kept, err := newJoinToken(req, a.tokenTime())
 	if err != nil {
 		return nil, 0, err
 	}

@@ -63,7 +63,8 @@ func newSiteCodeCache(cfg Config) *siteCodeCache {
 func (c *siteCodeCache) codesFor(place codePlace) (wantedCodes, *state.View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	view, now := c.cfg.State.View(), c.cfg.Now()
+	view := c.cfg.State.View()
+	now := view.LatestTime(c.cfg.Now())
 	tables := siteCodeTables{codes: view.TableIndex("site_codes"), policies: view.TableIndex("acl_policies")}
 	if tables != c.made || !c.ends.IsZero() && !now.Before(c.ends) {
 		c.readCodes(view, now)

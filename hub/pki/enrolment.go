@@ -31,6 +31,8 @@ type Registry interface {
 	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
 	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
+	// LatestTime returns the later of this hub's clock and of the newest time in the state: what has an end ends by it.
+	LatestTime(clock time.Time) time.Time
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
 	// CAs returns the CAs of the cluster, the oldest first.
@@ -154,10 +156,11 @@ func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 			return err
 		}
 	}
-	if err := e.checkAge(cert, e.cfg.Now()); err != nil {
+	now := e.cfg.Registry.LatestTime(e.cfg.Now())
+	if err := e.checkAge(cert, now); err != nil {
 		return err
 	}
-	return e.checkCA(cert, e.cfg.Now())
+	return e.checkCA(cert, now)
 }
 
 // checkCA returns an error if the CA that signed an edge's certificate was replaced, and its grace is over.
@@ -230,12 +233,12 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong: it shows %s", formatTime(now)).
 			WithHint("set the clock of the hub: certificates and join tokens depend on it")
 	}
-	byToken, err := e.checkApplicant(held, req, now)
+	byToken, err := e.checkApplicant(held, req, e.cfg.Registry.LatestTime(now))
 	if err != nil && e.cfg.CatchUp != nil {
 		if caughtUp := e.cfg.CatchUp(ctx); caughtUp != nil {
 			return syncproto.Enrolled{}, caughtUp
 		}
-		byToken, err = e.checkApplicant(held, req, now)
+		byToken, err = e.checkApplicant(held, req, e.cfg.Registry.LatestTime(now))
 	}
 	if err != nil {
 		return syncproto.Enrolled{}, err
