@@ -146,7 +146,13 @@ func (r *runningHub) describeState() string {
 // waitUntil polls until ok, and prints the state where it gives up.
 func waitUntil(tb testing.TB, what string, state func() string, ok func() bool) {
 	tb.Helper()
-	deadline := time.NewTimer(testTimeout)
+	waitWithin(tb, testTimeout, what, state, ok)
+}
+
+// waitWithin is waitUntil for what may take longer.
+func waitWithin(tb testing.TB, within time.Duration, what string, state func() string, ok func() bool) {
+	tb.Helper()
+	deadline := time.NewTimer(within)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -154,7 +160,7 @@ func waitUntil(tb testing.TB, what string, state func() string, ok func() bool) 
 		select {
 		case <-tick.C:
 		case <-deadline.C:
-			tb.Fatalf("%s: not within %s\n%s", what, testTimeout, state())
+			tb.Fatalf("%s: not within %s\n%s", what, within, state())
 		}
 	}
 }

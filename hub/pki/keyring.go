@@ -196,7 +196,7 @@ func (k *Keyring) fetchKey(ctx context.Context, id string, store bool, missing e
 		if callErr == nil {
 			var key StateKey
 			if key, callErr = ParseStateKey(b); callErr == nil && key.ID() == id {
-				k.cfg.Log.Info("state key fetched from another hub", "state_key", id, "addr", addr)
+				k.cfg.Log.Info("state key fetched from another hub", "state_key", id, "addr", addr, "missing_in", k.cfg.Keys.filePath())
 				if !store {
 					k.cfg.Keys.borrowKey(key)
 					return nil

@@ -85,7 +85,7 @@ func OpenStateKeys(cfg StateKeysConfig) (*StateKeys, error) {
 	if err != nil {
 		return nil, datadir.DiskError("clean up the state key's folder", err)
 	}
-	path := filepath.Join(cfg.Dir, fileStateKey)
+	path := s.filePath()
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -178,6 +178,9 @@ func (s *StateKeys) missingKey(what, id string) error {
 	return fleet.Errorf(fleet.CodeUnavailable, "%s sealed with the state key %s, which this hub has only wrapped: %w", what, id, failed).
 		WithHint("this hub tries again every minute, and asks the other hubs for the key")
 }
+
+// filePath returns the path of the file of the keys.
+func (s *StateKeys) filePath() string { return filepath.Join(s.cfg.Dir, fileStateKey) }
 
 // Check fails if the KeyWrapper, where keys are to be wrapped, does not give back what it wraps.
 func (s *StateKeys) Check(ctx context.Context) error {
@@ -396,11 +399,10 @@ func (s *StateKeys) rewriteFile(ctx context.Context) error {
 
 // writeFile replaces the file, and overwrites what it had before.
 func (s *StateKeys) writeFile(kept []keptKey) error {
-	path := filepath.Join(s.cfg.Dir, fileStateKey)
 	if err := os.MkdirAll(s.cfg.Dir, 0o700); err != nil {
 		return datadir.DiskError("keep the state key", err)
 	}
-	if err := durable.ReplaceErased(path, formatStateKeys(kept), 0o600); err != nil {
+	if err := durable.ReplaceErased(s.filePath(), formatStateKeys(kept), 0o600); err != nil {
 		return datadir.DiskError("keep the state key", err)
 	}
 	return nil
