@@ -116,7 +116,7 @@ func TestACLBootstrap(t *testing.T) {
 	_, _, err = anybody.Jobs().List(nil)
 	mustFailWith(t, err, "403", "Permission denied")
 	_, _, err = a.clientOf("11111111-1111-4111-8111-111111111111").Jobs().List(nil)
-	mustFailWith(t, err, "403", "ACL token not found")
+	mustFailWith(t, err, "403", "ACL token not found", "it is another cluster's, or was deleted or has ended")
 	_, err = anybody.Status().Leader()
 	mustSucceed(t, err)
 
@@ -238,7 +238,7 @@ func (a *aclHub) putWith(secret, path, body string) (status int, said string) {
 	return resp.StatusCode, string(b)
 }
 
-// TestBadPoliciesAndRoles puts policies that are too large, and roles that hold something else than policies: each is
+// TestBadPoliciesAndRoles puts policies that do not parse or are too large, and roles that hold something else than policies: each is
 // refused by name, and nothing is stored or changed.
 func TestBadPoliciesAndRoles(t *testing.T) {
 	a := newACLHub(t)
@@ -263,6 +263,8 @@ func TestBadPoliciesAndRoles(t *testing.T) {
 		{"/v1/acl/role", `{"Name": "nested", "Policies": [{"Name": "read"}, {"Name": "gone"}]}`, `no policy "gone"`},
 		{"/v1/acl/role/" + role.ID, `{"Name": "readers", "Roles": [{"ID": "` + role.ID + `"}]}`, "unknown or unsupported keys: Roles"},
 		{"/v1/acl/role/" + role.ID, `{"Name": "readers", "Policies": [{"Name": "gone"}]}`, `no policy "gone"`},
+		{"/v1/acl/policy/broken", `{"Rules": "namespace \"default\" {\n  policy = \"read"}`, "policy:2:17: Unterminated template string"},
+		{"/v1/acl/policy/read", `{"Rules": "namespace \"default\" {\n  policy = \"fly\"\n}"}`, "policy:2:12: policy \"fly\""},
 		{"/v1/acl/policy/large", large(10 << 20), "it is larger than 4 MiB"},
 		{"/v1/acl/policy/large", large(300 << 10), "at most 262144 are allowed"},
 		{"/v1/acl/policy/read", large(10 << 20), "it is larger than 4 MiB"},

@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/ed25519"
 	"crypto/x509"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
@@ -275,6 +277,50 @@ func TestLoginsAreBounded(t *testing.T) {
 	last := a.audit.entries[len(a.audit.entries)-1]
 	if !reflect.DeepEqual(last.Actor, api.AuditActor{Accessor: token.AccessorID}) {
 		t.Errorf("the audit: %+v", last)
+	}
+}
+
+// TestBadLoginsChangeNothing: a login with a bad JWT, or where the keys cannot be fetched, says why. There is no token of it,
+// and nothing of it is in the log.
+func TestBadLoginsChangeNothing(t *testing.T) {
+	a := newACLHub(t)
+	c, _ := a.mustBootstrap()
+	_, _, err := c.ACLAuthMethods().Create(loginMethod(), nil)
+	mustSucceed(t, err)
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	remote := loginMethod()
+	remote.Name, remote.Default = "remote", false
+	remote.Config.JWTValidationPubKeys, remote.Config.JWKSURL = nil, gone.URL+"/keys"
+	_, _, err = c.ACLAuthMethods().Create(remote, nil)
+	mustSucceed(t, err)
+	for _, method := range []string{"ci", "remote"} {
+		mustApply(t, a.hub, state.ACLBindingRuleStore{Rule: fleet.ACLBindingRule{ID: method, AuthMethod: method, BindType: fleet.ACLBindManagement}})
+	}
+	parts := strings.Split(a.mustSignJWT(nil), ".")
+	part := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+	before := a.hub.index
+	for name, test := range map[string]struct {
+		method, raw string
+		status      int
+		says        string
+	}{
+		"alg none":             {"ci", part(`{"alg":"none"}`) + "." + parts[1] + ".", http.StatusForbidden, `it is signed with "none"`},
+		"another audience":     {"ci", a.mustSignJWT(map[string]any{"aud": "vault"}), http.StatusForbidden, `its audience is ["vault"]`},
+		"another key":          {"ci", parts[0] + "." + parts[1] + "." + part(strings.Repeat("x", 64)), http.StatusForbidden, "none of the auth method's 1 keys"},
+		"ended":                {"ci", a.mustSignJWT(map[string]any{"exp": a.now.Add(-time.Hour).Unix()}), http.StatusForbidden, "it ended at 2026-05-01T11:00:00Z"},
+		"huge":                 {"ci", strings.Repeat("x", login.MaxJWT+1), http.StatusForbidden, "at most 65536"},
+		"nested":               {"ci", part(`{"alg":"EdDSA","x":`+strings.Repeat("[", 33)+strings.Repeat("]", 33)+`}`) + "." + parts[1] + "." + parts[2], http.StatusForbidden, "nested more than 32 deep"},
+		"keys out of reach":    {"remote", strings.Join(parts, "."), http.StatusInternalServerError, "fetch the keys (JWKS) from " + gone.URL},
+		"of an unknown method": {"none", strings.Join(parts, "."), http.StatusNotFound, `ACL auth method "none" not found`},
+	} {
+		status, said := mustAnswer(t, "PUT", a.srv.URL+"/v1/acl/login", fmt.Sprintf(`{"AuthMethodName":%q,"LoginToken":%q}`, test.method, test.raw))
+		if status != test.status || !strings.Contains(said, test.says) {
+			t.Errorf("%s: %d %.400s", name, status, said)
+		}
+	}
+	if a.hub.index != before || len(slices.Collect(a.hub.store.View().ACLTokens())) != 1 {
+		t.Errorf("after refusals the log is at entry %d, and was at %d", a.hub.index, before)
 	}
 }
 

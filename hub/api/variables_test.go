@@ -217,6 +217,14 @@ func TestVariableRequestsAreChecked(t *testing.T) {
 	h, srv, _ := mustServe(t)
 	for _, tc := range []struct{ method, path, body, want string }{
 		{"PUT", "/v1/var/a.b", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/%C3%A4", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/a%0Ab", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/..%2Fa", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/a%2F..%2Fb", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/a%2F%2Fb", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/%2Fa", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/a/", `{"Items": {"k": "v"}}`, "not a valid path"},
+		{"PUT", "/v1/var/a", `{"Path": "ä", "Items": {"k": "v"}}`, `the path "ä"`},
 		{"PUT", "/v1/var/nomad/x", `{"Items": {"k": "v"}}`, "reserved"},
 		{"PUT", "/v1/var/a", `{}`, "has no Items"},
 		{"PUT", "/v1/var/a", `{"Items": {"k": 1}}`, "wrong type"},

@@ -466,8 +466,9 @@ func TestEnrollOverTheWire(t *testing.T) {
 		}
 	})
 	t.Run("a token of another cluster", func(t *testing.T) {
+		before := len(r.recorded())
 		_, _, err := enroll.Enroll(t.Context(), dialer, hub.addr, applicant(mustRegistry(t).mustToken(0, fleet.RoleEdge), nodeID))
-		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeCAMismatch {
+		if e := fleet.AsError(err); e == nil || e.Code != fleet.CodeCAMismatch || !strings.Contains(e.Message, "its CA is not the one that the join token names") || len(r.recorded()) != before {
 			t.Fatalf("got %+v", e)
 		}
 	})

@@ -287,7 +287,7 @@ func TestLockEndsWithoutRenewals(t *testing.T) {
 		go l.Lead(t.Context())
 		f.wantLockAfter(69*time.Second, "one") // 60 s of the TTL and 10 s of grace
 		f.wantLockAfter(2*time.Second, "")
-		if err := l.RenewLock(t.Context(), "default", "lock", "one"); fleet.CodeOf(err) != fleet.CodeConflict {
+		if err := l.RenewLock(t.Context(), "default", "lock", "one"); fleet.CodeOf(err) != fleet.CodeConflict || !strings.Contains(err.Error(), "it does not have the lock one any more") {
 			t.Fatalf("a renewal too late: %v", err)
 		}
 		if err := f.acquire("two"); fleet.CodeOf(err) != fleet.CodeConflict {
