@@ -8,6 +8,9 @@ import (
 	"skerry/fleet"
 )
 
+// Judge is for the test of the limits of reboots.
+func (r RebootResult) Judge() error { return r.judgeLimits() }
+
 // ParseRefusal is for the fuzz test of the lines of logs.
 var ParseRefusal = parseRefusal
 

@@ -27,9 +27,12 @@ type Reboot struct {
 	Drivers []string // measured one after the other, each on a fleet of its own
 	Boots   int      // of each driver
 	Tasks   int      // of each driver
-	Secrets bool     // tasks have a variable, templates and identities
+	Secrets bool     // boot in turns without and with a variable, templates and identities for each task, and judge both
 	Table   string   // file whose table "reboot", or "reboot-secrets", is replaced by the results; "": none
 }
+
+// bootsInTurn is how many boots follow each other, each time on a new fleet, before those of the other kind of tasks have their turn.
+const bootsInTurn = 5
 
 // rebootBound is the time after which the run fails if the tasks do not run, at first and after a reboot.
 const rebootBound = 2 * time.Minute
@@ -52,6 +55,7 @@ func rebootLimit(driver string) time.Duration {
 type RebootResult struct {
 	Driver  string
 	Tasks   []time.Duration // from the agent's start until a task said that it runs, sorted
+	Secrets []time.Duration // the same of tasks with secrets; nil: not measured
 	Daemons []time.Duration // from the start of the driver's daemon until it answered, sorted
 	Alone   []time.Duration // until that daemon alone had started a container, after a boot without the agent, sorted
 }
@@ -59,52 +63,114 @@ type RebootResult struct {
 // Run measures each driver, and prints the times. The error is ErrViolated if the 99th percentile of a driver exceeds
 // its limit.
 func (b Reboot) Run(ctx context.Context) error {
+	name, about := "reboot", fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)
 	table := b.newTable("driver", "p50", "p99", "longest", "p99 at most", "start of its daemon, p50", "containers by the daemon alone, p99")
+	if b.Secrets {
+		name, about = "reboot-secrets", about+" without secrets and as many with them, in turns"
+		table = b.newTable("driver", "p50 without", "p50 with", "p99 without", "p99 with", "longest without", "longest with", "p99 at most")
+	}
 	results, err := b.Measure(ctx)
 	errs := []error{err}
 	for _, r := range results {
-		p99, limit := percentile(r.Tasks, 99), rebootLimit(r.Driver)
-		if p99 > limit {
-			errs = append(errs, fmt.Errorf("%w: tasks of %s ran again after %s at the 99th percentile, %s is allowed", ErrViolated, r.Driver, p99, limit))
-		}
-		daemon, alone := "-", "-"
-		if len(r.Daemons) > 0 {
-			daemon, alone = seconds(percentile(r.Daemons, 50)), seconds(percentile(r.Alone, 99))
-		}
-		table.addRow("`"+r.Driver+"`", seconds(percentile(r.Tasks, 50)), seconds(p99), seconds(longest(r.Tasks)), seconds(limit), daemon, alone)
+		errs = append(errs, r.judgeLimits())
+		table.addRow(r.tableCells()...)
 	}
-	name := "reboot"
-	if b.Secrets {
-		name = "reboot-secrets"
-	}
-	return errors.Join(append(errs, table.replaceIn(b.Table, name, fmt.Sprintf("%d tasks of each driver, %d boots", b.Tasks, b.Boots)))...)
+	return errors.Join(append(errs, table.replaceIn(b.Table, name, about))...)
 }
+
+// judgeLimits returns ErrViolated if a 99th percentile exceeds the limit of the driver.
+func (r RebootResult) judgeLimits() error {
+	limit := rebootLimit(r.Driver)
+	var errs []error
+	for what, took := range map[string][]time.Duration{"tasks": r.Tasks, "tasks with secrets": r.Secrets} {
+		if p99 := percentile(took, 99); p99 > limit {
+			errs = append(errs, fmt.Errorf("%w: %s of %s ran again after %s at the 99th percentile, %s is allowed", ErrViolated, what, r.Driver, p99, limit))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// tableCells returns the row of a driver in the table of Run.
+func (r RebootResult) tableCells() []string {
+	cells, limit := []string{"`" + r.Driver + "`"}, seconds(rebootLimit(r.Driver))
+	if r.Secrets != nil {
+		for _, of := range []func([]time.Duration) time.Duration{p50, p99, longest} {
+			cells = append(cells, seconds(of(r.Tasks)), seconds(of(r.Secrets)))
+		}
+		return append(cells, limit)
+	}
+	daemon, alone := "-", "-"
+	if len(r.Daemons) > 0 {
+		daemon, alone = seconds(p50(r.Daemons)), seconds(p99(r.Alone))
+	}
+	return append(cells, seconds(p50(r.Tasks)), seconds(p99(r.Tasks)), seconds(longest(r.Tasks)), limit, daemon, alone)
+}
+
+func p50(sorted []time.Duration) time.Duration { return percentile(sorted, 50) }
+func p99(sorted []time.Duration) time.Duration { return percentile(sorted, 99) }
 
 // Measure measures each driver, and prints the times. It returns the results of the drivers that could be measured,
 // and an error for each other one.
 func (b Reboot) Measure(ctx context.Context) (results []RebootResult, err error) {
 	var errs []error
 	for i, driver := range b.Drivers {
-		g := b.Ground
-		g.Net, g.LocalHTTP = faultnet.NewProxy(), false // a network serves one fleet
-		g.Dir = filepath.Join(b.Dir, fmt.Sprint(i))     // short: sockets lie below it
-		r, err := b.measureDriver(ctx, g, driver)
+		r, err := b.measureDriver(ctx, i, driver)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("reboot with tasks of %s: %w", driver, err))
 			continue
 		}
 		b.printLine("%s: %d tasks, %d boots without a link: p50 %s, p99 %s, longest %s", driver, b.Tasks, b.Boots,
-			seconds(percentile(r.Tasks, 50)), seconds(percentile(r.Tasks, 99)), seconds(longest(r.Tasks)))
+			seconds(p50(r.Tasks)), seconds(p99(r.Tasks)), seconds(longest(r.Tasks)))
+		if b.Secrets {
+			b.printLine("%s: the same with secrets: p50 %s, p99 %s, longest %s; p99 at most %s", driver,
+				seconds(p50(r.Secrets)), seconds(p99(r.Secrets)), seconds(longest(r.Secrets)), seconds(rebootLimit(driver)))
+		}
 		if len(r.Alone) > 0 {
-			b.printLine("%s: as many containers by the daemon alone: p50 %s, p99 %s", driver, seconds(percentile(r.Alone, 50)), seconds(percentile(r.Alone, 99)))
+			b.printLine("%s: as many containers by the daemon alone: p50 %s, p99 %s", driver, seconds(p50(r.Alone)), seconds(p99(r.Alone)))
 		}
 		results = append(results, r)
 	}
 	return results, errors.Join(errs...)
 }
 
-// measureDriver measures one driver on a fleet in g.
-func (b Reboot) measureDriver(ctx context.Context, g Ground, driver string) (result RebootResult, err error) {
+// measureDriver measures the driver with a number: b.Boots on one fleet, or as many of each kind in turns, so that the load of
+// the machine is the same for both.
+func (b Reboot) measureDriver(ctx context.Context, number int, driver string) (RebootResult, error) {
+	if !b.Secrets {
+		return b.measureTurn(ctx, driver, rebootTurn{folder: fmt.Sprint(number), boots: b.Boots, alone: true})
+	}
+	all := RebootResult{Driver: driver}
+	for done := 0; done < b.Boots; done += bootsInTurn {
+		turn := rebootTurn{folder: fmt.Sprintf("%d-%d", number, done), boots: min(bootsInTurn, b.Boots-done)}
+		without, err := b.measureTurn(ctx, driver, turn)
+		if err != nil {
+			return all, err
+		}
+		turn.folder, turn.secrets = turn.folder+"s", true
+		with, err := b.measureTurn(ctx, driver, turn)
+		if err != nil {
+			return all, err
+		}
+		all.Tasks, all.Secrets = append(all.Tasks, without.Tasks...), append(all.Secrets, with.Tasks...)
+	}
+	slices.Sort(all.Tasks)
+	slices.Sort(all.Secrets)
+	return all, nil
+}
+
+// rebootTurn is some boots on a fleet of their own.
+type rebootTurn struct {
+	folder  string // in Reboot.Dir; short, because sockets lie below it
+	boots   int
+	secrets bool // tasks have a variable, templates and identities
+	alone   bool // measure the daemon alone, too
+}
+
+// measureTurn measures a turn of boots with tasks of a driver.
+func (b Reboot) measureTurn(ctx context.Context, driver string, turn rebootTurn) (result RebootResult, err error) {
+	g := b.Ground
+	g.Net, g.LocalHTTP = faultnet.NewProxy(), false // a network serves one fleet
+	g.Dir = filepath.Join(b.Dir, turn.folder)
 	tasks, err := makeTaskFolder(filepath.Join(g.Dir, "tasks"), b.Tasks)
 	if err != nil {
 		return result, err
@@ -122,15 +188,15 @@ func (b Reboot) measureDriver(ctx context.Context, g Ground, driver string) (res
 	cfg.EdgeFlags = append(slices.Clone(cfg.EdgeFlags), tasks.edgeFlags(socket, socket)...)
 	err = g.runOnFleet(ctx, cfg, func(s *fleetRun) error {
 		machine.edge = s.fleet.Edges[0]
-		result, err = b.rebootMachine(ctx, s, machine, tasks.jobOf(driver, b.Tasks))
+		result, err = turn.rebootMachine(ctx, s, machine, tasks.jobOf(driver, b.Tasks))
 		return errors.Join(err, machine.powerCut()) // the tasks in containers, before their daemon is gone
 	})
 	return result, err
 }
 
-// rebootMachine runs a job, reboots its machine behind a cut link b.Boots times, and then checks that the hub shows
-// the same allocations running.
-func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, job *fleet.Job) (RebootResult, error) {
+// rebootMachine runs a job, reboots its machine behind a cut link as often as the turn says, and then checks that the hub
+// shows the same allocations running.
+func (t rebootTurn) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, job *fleet.Job) (RebootResult, error) {
 	result := RebootResult{Driver: m.driver}
 	if err := s.awaitFleet(ctx); err != nil {
 		return result, err
@@ -138,7 +204,7 @@ func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, 
 	if err := s.requireDriver(ctx, m.driver); err != nil {
 		return result, err
 	}
-	if b.Secrets {
+	if t.secrets {
 		if err := s.giveSecrets(ctx, job); err != nil {
 			return result, err
 		}
@@ -160,18 +226,18 @@ func (b Reboot) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachine, 
 	if err != nil {
 		return result, err
 	}
-	for boot := range b.Boots {
+	for boot := range t.boots {
 		if err := m.rebootOnce(ctx, &result); err != nil {
 			return result, fmt.Errorf("boot %d: %w", boot+1, err)
 		}
-		if b.Secrets {
+		if t.secrets {
 			if err := m.checkSecrets(); err != nil {
 				return result, fmt.Errorf("boot %d: %w", boot+1, err)
 			}
 		}
 	}
-	if m.daemon != nil {
-		if err := m.timeDaemonAlone(ctx, b.Boots, &result); err != nil {
+	if m.daemon != nil && t.alone {
+		if err := m.timeDaemonAlone(ctx, t.boots, &result); err != nil {
 			return result, err
 		}
 	}

@@ -33,7 +33,7 @@ func rebootCommand(s *runFlags) *cobra.Command {
 	c.Flags().StringSliceVar(&r.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, measured one after the other: "+strings.Join(real.Drivers(), ","))
 	c.Flags().IntVar(&r.Boots, "boots", 20, "number of boots of each driver")
 	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks of each driver")
-	c.Flags().BoolVar(&r.Secrets, "secrets", false, "give each task a variable, two templates and two identities, and check after each boot that it has them")
+	c.Flags().BoolVar(&r.Secrets, "secrets", false, "boot in turns without and with a variable, two templates and two identities for each task, check after each boot that it has them, and compare")
 	c.Flags().StringVar(&r.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
 }
