@@ -31,7 +31,7 @@ type Registry interface {
 	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
 	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
-	// LatestTime returns the later of this hub's clock and of the newest time in the state: what has an end ends by it.
+	// LatestTime returns the later of this hub's clock and of the newest time in the state: join tokens end by it.
 	LatestTime(clock time.Time) time.Time
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
@@ -156,11 +156,10 @@ func (e *Enrolment) CheckEdge(conn *transport.Conn) *fleet.Error {
 			return err
 		}
 	}
-	now := e.cfg.Registry.LatestTime(e.cfg.Now())
-	if err := e.checkAge(cert, now); err != nil {
+	if err := e.checkAge(cert, e.cfg.Now()); err != nil {
 		return err
 	}
-	return e.checkCA(cert, now)
+	return e.checkCA(cert, e.cfg.Now())
 }
 
 // checkCA returns an error if the CA that signed an edge's certificate was replaced, and its grace is over.
@@ -233,12 +232,12 @@ func (e *Enrolment) enrollApplicant(ctx context.Context, held *x509.Certificate,
 		return syncproto.Enrolled{}, fleet.Errorf(fleet.CodeUnavailable, "enrol: the clock of this hub is wrong: it shows %s", formatTime(now)).
 			WithHint("set the clock of the hub: certificates and join tokens depend on it")
 	}
-	byToken, err := e.checkApplicant(held, req, e.cfg.Registry.LatestTime(now))
+	byToken, err := e.checkApplicant(held, req, now)
 	if err != nil && e.cfg.CatchUp != nil {
 		if caughtUp := e.cfg.CatchUp(ctx); caughtUp != nil {
 			return syncproto.Enrolled{}, caughtUp
 		}
-		byToken, err = e.checkApplicant(held, req, e.cfg.Registry.LatestTime(now))
+		byToken, err = e.checkApplicant(held, req, now)
 	}
 	if err != nil {
 		return syncproto.Enrolled{}, err
@@ -332,7 +331,7 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 		return fleet.Errorf(fleet.CodeTokenBad, "enrol: the cluster does not know this join token").
 			WithHint("it may have been removed, or the cluster was restored from a time before it existed: create a new one on a hub")
 	}
-	if token.ExpiresAt != 0 && now.UnixNano() >= token.ExpiresAt {
+	if token.ExpiresAt != 0 && e.cfg.Registry.LatestTime(now).UnixNano() >= token.ExpiresAt {
 		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, formatTime(time.Unix(0, token.ExpiresAt))).
 			WithHint("create a new one on a hub")
 	}

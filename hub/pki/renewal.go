@@ -208,7 +208,7 @@ func (r Renewal) isReady() bool {
 
 // takeOverCAs makes the hub use the CAs of the state, if it does not yet.
 func (r Renewal) takeOverCAs(cas state.CAs) error {
-	plan, err := planAuthorities(cas, r.Registry.LatestTime(r.Own.cfg.Now()))
+	plan, err := planAuthorities(cas, r.Own.cfg.Now())
 	if err != nil || plan.version == r.Own.version {
 		return err
 	}
