@@ -97,6 +97,9 @@ func (f *Fetcher) getOnce(ctx context.Context, client *http.Client, r *Request, 
 			return err
 		}
 		return fmt.Errorf("the server cannot resume the download: it answers %s", resp.Status)
+	case r.Source.from == fromS3:
+		defer time.AfterFunc(stallTimeout, func() { cancel(errStalled) }).Stop()
+		return r.Source.explainS3(resp)
 	default:
 		return fmt.Errorf("the server answers %s", resp.Status)
 	}

@@ -210,7 +210,7 @@ func (s *Source) takeOptions(query url.Values, u *url.URL) (err error) {
 	case fromGit:
 		return s.takeGitOptions(take)
 	case fromS3:
-		return s.takeS3Options(take, u)
+		return s.takeS3Options(take, query, u)
 	case fromOCI:
 		s.archive = ""
 		if err := s.takeOCIOptions(take, u, archive); err != nil {
@@ -242,9 +242,12 @@ func (s *Source) takeGitOptions(take func(string) string) (err error) {
 	return nil
 }
 
-func (s *Source) takeS3Options(take func(string) string, u *url.URL) error {
+func (s *Source) takeS3Options(take func(string) string, query url.Values, u *url.URL) error {
 	s.region, s.accessKey, s.secretKey = take("region"), take("aws_access_key_id"), take("aws_access_key_secret")
 	s.sessionToken = take("aws_access_token")
+	if version := take("version"); version != "" { // the name that go-getter has for it
+		query.Set("versionId", version)
+	}
 	if take("aws_profile") != "" {
 		return fleet.Errorf(fleet.CodeUnsupported, "aws_profile of an artifact is not supported").
 			WithHint("write aws_access_key_id and aws_access_key_secret")
