@@ -61,6 +61,9 @@ type Alloc struct {
 	// Held says that somebody on site stopped the allocation, which stays so until somebody there starts it; nil:
 	// it is not held.
 	Held *Hold `cbor:",omitempty" json:",omitempty"`
+	// StoppedOnEdge says that its edge has stopped it for good, and no hub had told it to. If it is complete, that does not mean
+	// that its work is done.
+	StoppedOnEdge bool `cbor:",omitempty" json:",omitempty"`
 	// NetworkStatus is how it is reached in a network of its own, as its edge reported it; nil: it has none.
 	NetworkStatus *NetworkStatus `cbor:",omitempty" json:",omitempty"`
 

@@ -47,6 +47,9 @@ type Transition struct {
 	Hold *Hold `json:",omitempty"`
 	// Released says that the allocation's hold has ended.
 	Released bool `json:",omitempty"`
+	// StoppedOnEdge says that the edge stops the allocation for good, and no hub has told it to: no hub answered for too long, or
+	// somebody on site wants that.
+	StoppedOnEdge bool `json:",omitempty"`
 	// Network is the network status of the allocation after it, or with Task of that task in a network that its driver
 	// made; nil leaves it alone.
 	Network *NetworkStatus `json:",omitempty"`

@@ -20,7 +20,7 @@ const (
 	kindMigrating                      // a drain or an operator wants it stopped and replaced
 	kindFailed                         // has failed; the reschedule policy decides
 	kindSucceeded                      // a batch allocation that has succeeded: it counts for good
-	kindCompleted                      // a service that has completed: it is to be replaced
+	kindCompleted                      // a service that has completed, or a batch allocation that its edge stopped: it is to be replaced
 )
 
 // member is an allocation within its name index.
@@ -126,7 +126,7 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	case m.reconnecting && m.statusOnEdge() == fleet.ClientFailed:
 		m.kind = kindFailed
 	case m.reconnecting && m.statusOnEdge() == fleet.ClientComplete:
-		m.kind = d.completedKind()
+		m.kind = d.completedKind(a)
 	default:
 		m.kind = kindRunning
 	}
@@ -175,14 +175,14 @@ func (d *decision) terminalKind(m *member, node *fleet.Node) allocKind {
 	case fleet.ClientFailed:
 		return kindFailed
 	case fleet.ClientComplete:
-		return d.completedKind()
+		return d.completedKind(m.a)
 	}
 	return kindCompleted
 }
 
-// completedKind returns the kind of an allocation that has completed.
-func (d *decision) completedKind() allocKind {
-	if d.isBatchJob() {
+// completedKind returns the kind of an allocation that has completed. What its edge stopped by itself has not succeeded.
+func (d *decision) completedKind(a *fleet.Alloc) allocKind {
+	if d.isBatchJob() && !a.StoppedOnEdge {
 		return kindSucceeded
 	}
 	return kindCompleted

@@ -532,6 +532,8 @@ func (s *script) setAllocField(a *fleet.Alloc, key, value string) (err error) {
 			a.Held = &fleet.Hold{By: "anna", Reason: "smoke"}
 			a.Held.JobVersion, err = strconv.ParseUint(value, 10, 64)
 		}
+	case "stopped-on-edge":
+		a.StoppedOnEdge = value == "true"
 	case "migrate":
 		a.DesiredTransition.Migrate = true
 	case "reschedule":

@@ -32,7 +32,7 @@ func systemBackoff(t *fleet.RescheduleTracker, endedAt time.Time) time.Duration 
 func (d *decision) restartEndedAlloc(p *nodeAllocs, g *fleet.TaskGroup) {
 	m := p.current
 	switch {
-	case d.isBatchJob():
+	case d.isBatchJob() && !m.a.StoppedOnEdge:
 		d.keepOrReconnect(m, "it failed, and jobs of its type are not started again")
 		return
 	case !p.target:

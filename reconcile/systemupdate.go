@@ -68,7 +68,7 @@ func (d *decision) reconcileCurrentOnNode(p *nodeAllocs, g *fleet.TaskGroup, r *
 		d.updateAllocOnNode(m, g, r)
 	case m.kind == kindFailed, m.kind == kindCompleted:
 		d.restartEndedAlloc(p, g)
-		wanted = p.target || !ready || d.isBatchJob() // otherwise it is not replaced
+		wanted = p.target || !ready || d.isBatchJob() && !m.a.StoppedOnEdge // otherwise it is not replaced
 	case m.reconnecting:
 		d.reconnectAlloc(m, Change{Update: r.needsInPlaceUpdate(m, change), Reason: fmt.Sprintf("node %s is back", d.nodeName(m.a))})
 	case r.needsInPlaceUpdate(m, change):

@@ -50,6 +50,8 @@ type row struct {
 	Prefetch *rowPrefetch `cbor:"19,keyasint,omitempty"`
 	Network  *rowNetwork  `cbor:"20,keyasint,omitempty"`
 	Site     *rowSite     `cbor:"21,keyasint,omitempty"`
+
+	StoppedOnEdge bool `cbor:"22,keyasint,omitempty"`
 }
 
 // rowSite is the frozen form of a fleet.SiteAction. Time is nanoseconds after the row's wall clock.
@@ -161,6 +163,7 @@ func EncodeRow(t fleet.Transition) ([]byte, error) {
 		Dropped:           t.Dropped,
 		Healthy:           t.Healthy,
 		Released:          t.Released,
+		StoppedOnEdge:     t.StoppedOnEdge,
 		Site:              newRowSite(t.Site, t.Wall),
 	}
 	if h := t.Hold; h != nil {
@@ -235,7 +238,7 @@ func (r *row) toTransition() fleet.Transition {
 		Kind: fleet.TransitionKind(r.Kind), Alloc: fleet.AllocID(r.Alloc),
 		ClientStatus: string(r.ClientStatus), ClientDescription: r.ClientDescription,
 		Task: r.Task, Message: r.Message, Dropped: r.Dropped,
-		Healthy: r.Healthy, Released: r.Released, Site: r.Site.toSiteAction(r.Wall),
+		Healthy: r.Healthy, Released: r.Released, StoppedOnEdge: r.StoppedOnEdge, Site: r.Site.toSiteAction(r.Wall),
 	}
 	if h := r.Hold; h != nil {
 		t.Hold = &fleet.Hold{By: h.By, Reason: h.Reason, Since: r.Wall + h.Since, JobVersion: h.JobVersion, NoDelay: h.NoDelay}

@@ -37,6 +37,7 @@ func rowSamples() map[string]fleet.Transition {
 		"site-code": {Seq: 7, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionSite, Message: "Ann: stop", Site: &fleet.SiteAction{
 			Seq: 4, Chain: "c", Time: time.Unix(0, wallA-7).UTC(), Verb: "stop", Object: "1d697ed5", UID: "1000", Person: "Ann", SiteCode: "k7m2",
 		}},
+		"stopped":       {Seq: 8, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionAlloc, Alloc: allocA, StoppedOnEdge: true, Message: "no hub for 6m0s (stop_on_client_after)"},
 		"gap":           {Seq: 2, BootID: bootA, Wall: -5, Kind: fleet.TransitionGap, Dropped: 12_345},
 		"healthy":       {Seq: 4, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionHealth, Alloc: allocA, Healthy: new(bool), Deployment: fleet.DeploymentID(allocA), Message: "its task failed"},
 		"network":       {Seq: 5, BootID: bootA, Mono: time.Minute, Wall: wallA, Kind: fleet.TransitionAlloc, Alloc: allocA, Network: &fleet.NetworkStatus{InterfaceName: "eth0", Address: "172.26.64.2"}, Message: "address 172.26.64.2 on eth0"},
@@ -89,7 +90,7 @@ func TestAnyRowComesBack(t *testing.T) {
 			healthy := rapid.Bool().Draw(t, "healthy")
 			tr.Healthy, tr.Deployment = &healthy, fleet.DeploymentID(id.Draw(t, "deployment"))
 		}
-		tr.Released = rapid.Bool().Draw(t, "released")
+		tr.Released, tr.StoppedOnEdge = rapid.Bool().Draw(t, "released"), rapid.Bool().Draw(t, "stopped on edge")
 		if rapid.Bool().Draw(t, "has a hold") {
 			tr.Hold = &fleet.Hold{
 				By: short.Draw(t, "by"), Reason: text.Draw(t, "reason"), Since: rapid.Int64Range(0, 1<<61).Draw(t, "since"),
@@ -140,7 +141,7 @@ func TestAnyRowComesBack(t *testing.T) {
 	})
 	// TaskState.RunningSince is the cluster's and does not travel, and Address travels as Network.
 	for typ, fields := range map[reflect.Type]int{
-		reflect.TypeFor[fleet.Transition](): 21, reflect.TypeFor[fleet.SiteAction](): 13, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 10, reflect.TypeFor[fleet.TaskEvent](): 7,
+		reflect.TypeFor[fleet.Transition](): 22, reflect.TypeFor[fleet.SiteAction](): 13, reflect.TypeFor[fleet.NetworkStatus](): 2, reflect.TypeFor[fleet.VolumeReport](): 4, reflect.TypeFor[fleet.PrefetchReport](): 3, reflect.TypeFor[fleet.Hold](): 5, reflect.TypeFor[fleet.TaskState](): 10, reflect.TypeFor[fleet.TaskEvent](): 7,
 	} {
 		if n := typ.NumField(); n != fields {
 			t.Errorf("%s has %d fields, the row format knows %d: add the new one there and here", typ, n, fields)

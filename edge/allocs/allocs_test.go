@@ -170,6 +170,7 @@ func TestStopsAfterTimeWithoutAHubAlsoAcrossLives(t *testing.T) {
 		if s["a"].ClientStatus != fleet.ClientComplete || s["b"].Terminal() || s["c"].Terminal() {
 			t.Fatalf("states: %+v", s)
 		}
+		n.wantStoppedOnEdge(t, "a")
 		l.stopAgent()
 		l = mustStartAgent(t, n, f, nil)
 		<-l.Recovered()
@@ -375,6 +376,7 @@ func TestOperatorOnSite(t *testing.T) {
 		if fmt.Sprint(said) != "[restarted on site by anna: odd stopped on site: too loud]" {
 			t.Fatalf("rows: %q", said)
 		}
+		n.wantStoppedOnEdge(t, "a")
 		if s := n.States()["a"]; s.ClientStatus != fleet.ClientComplete {
 			t.Fatalf("state: %+v", s)
 		}

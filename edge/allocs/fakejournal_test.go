@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"testing"
 	"time"
 
 	"skerry/edge/journal"
@@ -39,6 +40,22 @@ type fakeJournal struct {
 
 func newFakeJournal() *fakeJournal {
 	return &fakeJournal{boot: boot1, wants: map[fleet.AllocID]journal.DesiredAlloc{}, states: map[fleet.AllocID]journal.State{}}
+}
+
+// wantStoppedOnEdge checks that one row says that the edge itself stops an allocation for good, and none says it of another one.
+func (n *fakeJournal) wantStoppedOnEdge(tb testing.TB, id fleet.AllocID) {
+	tb.Helper()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	var said []fleet.AllocID
+	for _, row := range n.rows {
+		if row.StoppedOnEdge {
+			said = append(said, row.Alloc)
+		}
+	}
+	if len(said) != 1 || said[0] != id {
+		tb.Errorf("rows say that the edge itself stops %q, want %s once", said, id)
+	}
 }
 
 func (n *fakeJournal) Desired(context.Context) (journal.Desired, error) {

@@ -77,7 +77,7 @@ func (a *Allocs) stopForGood(ctx context.Context, id fleet.AllocID, how StopOnSi
 		what = "stopped on site without its shutdown_delay"
 	}
 	why := how.Person.describeAction(what)
-	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why}
+	row := fleet.Transition{Kind: fleet.TransitionOperator, Alloc: id, Message: why, StoppedOnEdge: true}
 	if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why, NoDelay: how.NoDelay}, row); err != nil {
 		return fmt.Errorf("stop allocation %s: %w", fleet.Short(id), err)
 	}

@@ -126,7 +126,7 @@ func (a *Allocs) stopOverdue(ctx context.Context, desired map[fleet.AllocID]jour
 			continue
 		}
 		why := fmt.Sprintf("no hub for %s (stop_on_client_after)", after)
-		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: why}
+		row := fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: id, Message: why, StoppedOnEdge: true}
 		if err := a.cfg.Journal.Stop(ctx, syncproto.DesiredStop{ID: id, Reason: why}, row); err != nil {
 			failed = append(failed, fmt.Errorf("stop allocation %s: %w", id, err))
 			continue

@@ -233,6 +233,7 @@ func applyTransition(a *fleet.Alloc, tr *fleet.Transition, now int64) {
 	if tr.ClientStatus != "" {
 		a.ReportedStatus, a.ClientDescription = tr.ClientStatus, tr.ClientDescription
 	}
+	a.StoppedOnEdge = a.StoppedOnEdge || tr.StoppedOnEdge
 	if tr.Network != nil && tr.Task == "" {
 		a.NetworkStatus = tr.Network
 	}
@@ -308,7 +309,7 @@ func (t *tx) enqueueEval(before, after *fleet.Alloc, n *nodeRow, w *pendingEvals
 		return
 	}
 	ended := after.ClientStatus == fleet.ClientFailed ||
-		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || !fleet.RunsToCompletion(after.Job.Type))
+		after.ClientStatus == fleet.ClientComplete && (after.Job == nil || after.StoppedOnEdge || !fleet.RunsToCompletion(after.Job.Type))
 	row := jobTable.currentRow(t, jobKeyOf(after.Namespace, after.JobID))
 	switch {
 	case (row == nil || row.job.Stop) && !after.ClientTerminal():

@@ -167,6 +167,7 @@ func TestUpdatesEvals(t *testing.T) {
 		{"failed and superseded", fleet.JobTypeService, []string{"failed", "running"}, false, nil},
 		{"service complete", fleet.JobTypeService, []string{"complete"}, false, []string{fleet.TriggerRetryFailedAlloc}},
 		{"batch complete", fleet.JobTypeBatch, []string{"complete"}, false, nil},
+		{"batch complete, as its edge stopped it", fleet.JobTypeBatch, []string{"stopped on edge", "complete"}, false, []string{fleet.TriggerRetryFailedAlloc}},
 		{"batch failed", fleet.JobTypeBatch, []string{"failed"}, false, []string{fleet.TriggerRetryFailedAlloc}},
 		{"purged", fleet.JobTypeService, []string{"running"}, true, []string{fleet.TriggerJobDeregister}},
 	} {
@@ -179,7 +180,13 @@ func TestUpdatesEvals(t *testing.T) {
 				w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Purge: true, Now: w.nowNanos()})
 			}
 			for _, s := range c.reports {
-				w.appendJournalRows(id, statusTransition(ids[0], s), statusTransition(ids[1], s))
+				for _, alloc := range ids {
+					row := statusTransition(alloc, s)
+					if s == "stopped on edge" {
+						row = fleet.Transition{Kind: fleet.TransitionOperator, Alloc: alloc, StoppedOnEdge: true}
+					}
+					w.appendJournalRows(id, row)
+				}
 			}
 			w.applyRowBatches(w.unappliedBatch(id))
 			w.wantEvals("shop", c.triggers...)
