@@ -9,13 +9,23 @@ import (
 )
 
 // Judge is for the test of the limits of reboots.
-func (r RebootResult) Judge() error { return r.judgeLimits() }
+func (r RebootResult) Judge() error { return judgeFigures(r.listFigures()) }
 
 // ParseRefusal is for the fuzz test of the lines of logs.
 var ParseRefusal = parseRefusal
 
 // Shorter is for the test of the faults that a storm draws.
 var Shorter = shorter
+
+// Figure and InMiB are for the test of the judgement of figures.
+type Figure = figure
+
+var InMiB = inMiB
+
+// ReportFigures prints, writes and judges figures, as Run does.
+func (f Footprint) ReportFigures(all []Figure) error {
+	return f.reportFigures(f.newTable("what", "MiB", "at most"), all)
+}
 
 // Stalls is for the test of the stalls that a storm reports of its machine.
 type Stalls = stalls

@@ -2,6 +2,7 @@ package real
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -19,6 +20,35 @@ func percentile(sorted []time.Duration, p int) time.Duration {
 
 // seconds formats a duration.
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// figure is a measured figure beside its limit.
+type figure struct {
+	name  string
+	value float64
+	limit float64 // 0: none
+	unit  string
+}
+
+// inMiB returns a figure of bytes, with a limit in MiB.
+func inMiB(name string, bytes int64, limit float64) figure {
+	return figure{name, float64(bytes) / (1 << 20), limit, " MiB"}
+}
+
+// inSeconds returns the figure of a duration.
+func inSeconds(name string, took, limit time.Duration) figure {
+	return figure{name, took.Seconds(), limit.Seconds(), " s"}
+}
+
+// judgeFigures returns an error that names each figure above its limit; it is ErrViolated. nil: none is above.
+func judgeFigures(all []figure) error {
+	var errs []error
+	for _, f := range all {
+		if f.limit > 0 && f.value > f.limit {
+			errs = append(errs, fmt.Errorf("%w: %s: %.7g%s, at most %g%s is allowed", ErrViolated, f.name, f.value, f.unit, f.limit, f.unit))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // figureTable is a table of measured figures, in Markdown, with the load of the machine meanwhile.
 type figureTable struct {

@@ -34,18 +34,13 @@ const (
 	mixedTasks    = 20 // tasks on the edge whose memory is measured
 	writingTasks  = 10 // tasks on the edge whose writes are counted
 	footprintDisk = 512 << 20
-	mib           = 1 << 20
+	// judgedIdle is the shortest Idle whose writes have a limit: an edge writes every ten minutes, and a shorter time may
+	// have one of these writes or none.
+	judgedIdle = 10 * time.Minute
 )
 
-// figure is a measured number of bytes beside its limit.
-type figure struct {
-	name  string
-	bytes int64
-	limit string // in MiB
-}
-
-// Run measures an edge for memory and another one for writes, and prints the results beside their limits. Exceeding a
-// limit is no error.
+// Run measures an edge for memory and another one for writes, and prints the results beside their limits. The error is
+// ErrViolated if a figure exceeds its limit.
 func (f Footprint) Run(ctx context.Context) error {
 	table := f.newTable("what", "MiB", "at most")
 	memory, err := f.measureMemory(ctx)
@@ -56,11 +51,21 @@ func (f Footprint) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range append(memory, written...) {
-		f.printLine("%-66s %6.1f MiB   (at most %s)", one.name, float64(one.bytes)/mib, one.limit)
-		table.addRow(one.name, fmt.Sprintf("%.1f", float64(one.bytes)/mib), one.limit)
+	return f.reportFigures(table, append(memory, written...))
+}
+
+// reportFigures prints the figures, writes them into the table, and then judges them.
+func (f Footprint) reportFigures(table *figureTable, all []figure) error {
+	for _, one := range all {
+		limit := "-"
+		if one.limit > 0 {
+			limit = fmt.Sprintf("%g", one.limit)
+		}
+		f.printLine("%-66s %6.1f MiB   (at most %s)", one.name, one.value, limit)
+		table.addRow(one.name, fmt.Sprintf("%.1f", one.value), limit)
 	}
-	return table.replaceIn(f.Table, "footprint", fmt.Sprintf("%d tasks of the drivers %s; writes counted for %s", mixedTasks, strings.Join(f.Drivers, ", "), f.Idle))
+	about := fmt.Sprintf("%d tasks of the drivers %s; writes counted for %s", mixedTasks, strings.Join(f.Drivers, ", "), f.Idle)
+	return errors.Join(table.replaceIn(f.Table, "footprint", about), judgeFigures(all))
 }
 
 // measureMemory measures the memory of a hub and of an edge with tasks of all drivers.
@@ -98,7 +103,7 @@ func (f Footprint) measureMemory(ctx context.Context) (found []figure, err error
 			return ctx.Err()
 		}
 		found, err = f.edgeMemory(ctx, s)
-		found = append([]figure{{"hub, idle, resident", hub, "60"}}, found...)
+		found = append([]figure{inMiB("hub, idle, resident", hub, 60)}, found...)
 		return err
 	})
 	return found, err
@@ -137,15 +142,15 @@ func (f Footprint) edgeMemory(ctx context.Context, s *fleetRun) ([]figure, error
 		return nil, fmt.Errorf("measure skerry-edge: %w", err)
 	}
 	figures := []figure{
-		{fmt.Sprintf("edge agent with %d idle tasks of %d drivers, resident", mixedTasks, len(f.Drivers)), agent, "40"},
-		{"`skerry-edge`, file", binary.Size(), "30"},
+		inMiB(fmt.Sprintf("edge agent with %d idle tasks of %d drivers, resident", mixedTasks, len(f.Drivers)), agent, 40),
+		inMiB("`skerry-edge`, file", binary.Size(), 30),
 	}
 	sizes, err := supervised(e)
 	if err != nil {
 		return nil, err
 	}
 	for _, driver := range f.Drivers {
-		largest, limit := int64(0), "-"
+		largest, limit := int64(0), 0.0
 		allocs, err := s.allocsOf(ctx, jobOfDriver(driver))
 		if err != nil {
 			return nil, err
@@ -158,9 +163,9 @@ func (f Footprint) edgeMemory(ctx context.Context, s *fleetRun) ([]figure, error
 		}
 		name := "supervisor of a task of `" + driver + "`, proportional"
 		if driver == wasm.Name {
-			name, limit = "a whole task of `wasm` with its supervisor, proportional", "12"
+			name, limit = "a whole task of `wasm` with its supervisor, proportional", 12
 		}
-		figures = append(figures, figure{name, largest, limit})
+		figures = append(figures, inMiB(name, largest, limit))
 	}
 	return figures, nil
 }
@@ -248,8 +253,11 @@ func (f Footprint) measureWrites(ctx context.Context) ([]figure, error) {
 			return ctx.Err()
 		}
 		after, err := counted(s.fleet.Edges[0])
-		perDay := float64(after-before) * (24 * time.Hour).Seconds() / f.Idle.Seconds()
-		figures = append(figures, figure{fmt.Sprintf(name, writingTasks), int64(perDay), "5"})
+		perDay, limit := float64(after-before)*(24*time.Hour).Seconds()/f.Idle.Seconds(), 0.0
+		if f.Idle >= judgedIdle {
+			limit = 5
+		}
+		figures = append(figures, inMiB(fmt.Sprintf(name, writingTasks), int64(perDay), limit))
 		return err
 	})
 	return figures, err

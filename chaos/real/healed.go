@@ -26,6 +26,7 @@ type Healed struct {
 // Limits of the measured costs, from the design's targets.
 const (
 	healedSettle  = 2 * time.Second // time from the first packet until the fleet is settled
+	healedEvals   = 1               // of one job
 	healedEntries = 6
 	healedBytes   = 20_000
 	defaultCap    = 60 * time.Second
@@ -107,16 +108,13 @@ func (h Healed) measureHeal(ctx context.Context, s *fleetRun, cut *faultnet.Impo
 	entries, sent := int(after.Index-before.Index), h.Proxy.Traffic(edge)-bytes
 	h.printLine("link healed after %s, %d allocations: settled %s after the first packet (%s after the heal; back-off cap %s), %d evaluations a job, %d Raft entries, %d bytes",
 		h.Cut, h.Allocs, settled.Round(time.Millisecond), total.Round(time.Millisecond), wait, most, entries, sent)
-	switch {
-	case settled > healedSettle || total > wait+healedSettle:
-		err = fmt.Errorf("%w: settled too late", ErrViolated)
-	case most > 1:
-		err = fmt.Errorf("%w: %d evaluations of one job", ErrViolated, most)
-	case entries > healedEntries:
-		err = fmt.Errorf("%w: %d Raft entries, %d are allowed", ErrViolated, entries, healedEntries)
-	case sent > healedBytes:
-		err = fmt.Errorf("%w: %d bytes, %d are allowed", ErrViolated, sent, healedBytes)
-	}
+	err = judgeFigures([]figure{
+		inSeconds("settled after the first packet", settled, healedSettle),
+		inSeconds("settled after the heal", total, wait+healedSettle),
+		{"evaluations of one job", float64(most), healedEvals, ""},
+		{"Raft entries", float64(entries), healedEntries, ""},
+		{"bytes on the link", float64(sent), healedBytes, ""},
+	})
 	if err != nil {
 		return err
 	}

@@ -64,8 +64,8 @@ func (k HubKill) Run(ctx context.Context) error {
 		if err := s.restartHubs(ctx); err != nil {
 			return err
 		}
-		if gap > serviceGap {
-			return fmt.Errorf("%w: nobody could register for %s, %s is allowed", ErrViolated, gap, serviceGap)
+		if err := judgeFigures([]figure{inSeconds("nobody could register", gap, serviceGap)}); err != nil {
+			return err
 		}
 		return book.checkJobsAtAllHubs(ctx, s.fleet)
 	})

@@ -70,24 +70,22 @@ func (b Reboot) Run(ctx context.Context) error {
 		table = b.newTable("driver", "p50 without", "p50 with", "p99 without", "p99 with", "longest without", "longest with", "p99 at most")
 	}
 	results, err := b.Measure(ctx)
-	errs := []error{err}
+	var figures []figure
 	for _, r := range results {
-		errs = append(errs, r.judgeLimits())
+		figures = append(figures, r.listFigures()...)
 		table.addRow(r.tableCells()...)
 	}
-	return errors.Join(append(errs, table.replaceIn(b.Table, name, about))...)
+	return errors.Join(err, judgeFigures(figures), table.replaceIn(b.Table, name, about))
 }
 
-// judgeLimits returns ErrViolated if a 99th percentile exceeds the limit of the driver.
-func (r RebootResult) judgeLimits() error {
+// listFigures returns the 99th percentiles of a driver beside its limit.
+func (r RebootResult) listFigures() []figure {
 	limit := rebootLimit(r.Driver)
-	var errs []error
-	for what, took := range map[string][]time.Duration{"tasks": r.Tasks, "tasks with secrets": r.Secrets} {
-		if p99 := percentile(took, 99); p99 > limit {
-			errs = append(errs, fmt.Errorf("%w: %s of %s ran again after %s at the 99th percentile, %s is allowed", ErrViolated, what, r.Driver, p99, limit))
-		}
+	figures := []figure{inSeconds("until tasks of "+r.Driver+" run again, 99th percentile", p99(r.Tasks), limit)}
+	if r.Secrets != nil {
+		figures = append(figures, inSeconds("until tasks of "+r.Driver+" with secrets run again, 99th percentile", p99(r.Secrets), limit))
 	}
-	return errors.Join(errs...)
+	return figures
 }
 
 // tableCells returns the row of a driver in the table of Run.

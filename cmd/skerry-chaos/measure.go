@@ -66,7 +66,7 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 // footprintCommand returns `footprint`.
 func footprintCommand(s *runFlags) *cobra.Command {
 	var f real.Footprint
-	c := s.groundCommand("footprint", "Measure memory, size and writes: an idle hub, an edge with idle tasks of several drivers, the programs",
+	c := s.groundCommand("footprint", "Measure memory, size and writes of an idle hub and an edge with idle tasks; fail above a limit",
 		func(ctx context.Context, g real.Ground) error {
 			if err := checkDrivers(f.Drivers); err != nil {
 				return err
@@ -81,7 +81,7 @@ func footprintCommand(s *runFlags) *cobra.Command {
 	c.Flags().StringSliceVar(&f.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, which are divided among them: "+strings.Join(real.Drivers(), ","))
 	c.Flags().DurationVar(&f.Rest, "rest", 10*time.Second, "idle time before each measurement of memory")
 	c.Flags().DurationVar(&f.Settle, "settle", 3*time.Minute, "idle time before writes are counted: an edge writes the last acknowledgement of a start a minute after it")
-	c.Flags().DurationVar(&f.Idle, "idle", 30*time.Minute, "how long the writes of an idle edge are counted: it writes every ten minutes")
+	c.Flags().DurationVar(&f.Idle, "idle", 30*time.Minute, "how long the writes of an idle edge are counted; it writes every ten minutes, so a shorter time is not judged")
 	c.Flags().StringVar(&f.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
 }
