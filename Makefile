@@ -66,8 +66,8 @@ test-real: ## all that runs real processes: whole clusters whose links are cut, 
 	CGO_ENABLED=0 $(GOTEST) -count=1 -run '^TestScripts$$/^repeat$$' ./cmd/skerry-chaos
 	$(PUBLIC_JOBS)
 
-test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge: needs root and runc
-	go test -vet=off -timeout 60m -count=1 -parallel 4 -run '^TestEveryWrite$$' ./chaos/intercept
+test-writes: ## a full disk, a power cut and half a write at every kind of write of a whole edge, as root with runc; a drawn part: WRITES_FOR=4m SEED=7
+	go test -vet=off -timeout 60m -count=1 -v -run '^TestEveryWrite$$' ./chaos/intercept $(if $(WRITES_FOR),-args -for $(WRITES_FOR) -seed $(SEED))
 
 # What runs tasks or seals keys, and the Debian package that has it.
 PROGRAMS_OF_DRIVERS := dockerd:docker.io podman:podman crun:crun runc:runc java:openjdk-17-jre-headless qemu-system-x86_64:qemu-system-x86 \

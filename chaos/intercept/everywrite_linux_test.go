@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -543,24 +542,18 @@ func TestEveryWrite(t *testing.T) {
 	if !testing.Short() {
 		counts, _ := mustPlay(t, c, "w", target{})
 		rounds = plan(t, counts)
-		t.Logf("%d kinds of writes, %d rounds", len(counts), len(rounds))
 		for _, kind := range slices.Sorted(maps.Keys(counts)) {
 			t.Logf("%5d %s", counts[kind], kind)
 		}
+		t.Logf("all: %s", countRounds(rounds))
 	}
-	var missed atomic.Int64
-	t.Run("rounds", func(t *testing.T) {
-		for i, g := range rounds {
-			t.Run(g.String(), func(t *testing.T) {
-				t.Parallel()
-				if _, struck := mustPlay(t, c, fmt.Sprintf("w%d", i), g); !struck {
-					missed.Add(1)
-					t.Logf("there was no such write this time")
-				}
-			})
-		}
-	})
-	if n := int(missed.Load()); n > len(rounds)/5 {
-		t.Errorf("%d of %d rounds had no fault", n, len(rounds))
+	if *playFor > 0 {
+		rounds = drawOrder(rounds, *playSeed)
+		t.Logf("the order of seed %d, for %s", *playSeed, *playFor)
+	}
+	begun, missed := playRounds(t, c, rounds, *playFor)
+	t.Logf("played: %s", countRounds(begun))
+	if missed > len(begun)/5 {
+		t.Errorf("%d of %d rounds had no fault", missed, len(begun))
 	}
 }
