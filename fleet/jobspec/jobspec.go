@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -156,16 +157,26 @@ func (p *parser) jsonTree(src []byte) map[string]any {
 		p.jsonError(src, err)
 		return nil
 	}
-	body := json.RawMessage(src)
+	body, outside := json.RawMessage(src), ""
 	for _, key := range []string{"Job", "job"} {
 		if inner, ok := outer[key]; ok {
-			body = inner
+			body, outside = inner, key
 			break
 		}
 	}
 	var job map[string]json.RawMessage
 	if json.Unmarshal(body, &job) == nil && !isAPIShape(job) {
 		return p.jsonSyntaxTree(src)
+	}
+	if key := syntax.RepeatedKey(src); key != "" {
+		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("the key %s is there twice", key), Hint: "leave one of them out"})
+	}
+	delete(outer, outside)
+	if outside != "" && len(outer) > 0 {
+		p.addDiagnostic(Diagnostic{
+			File: p.filename, Message: fmt.Sprintf("not expected beside %s: %s", outside, strings.Join(slices.Sorted(maps.Keys(outer)), ", ")),
+			Hint: "a file has the job alone; options of its registration are flags",
+		})
 	}
 	var tree map[string]any
 	dec := json.NewDecoder(bytes.NewReader(body))

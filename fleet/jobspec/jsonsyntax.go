@@ -1,7 +1,6 @@
 package jobspec
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -75,6 +74,7 @@ func (p *parser) jsonBlocks(name string, at hcl.Range, expr hcl.Expression) []*h
 
 func (p *parser) jsonBlock(it blockItem, pairs []hcl.KeyValuePair) *hclsyntax.Block {
 	body := &hclsyntax.Body{Attributes: hclsyntax.Attributes{}, SrcRange: it.at, EndRange: it.at}
+	seen := map[string]hcl.Range{}
 	for _, pair := range pairs {
 		key, diags := pair.Key.Value(nil)
 		if p.addHCLDiagnostics(diags) {
@@ -85,10 +85,7 @@ func (p *parser) jsonBlock(it blockItem, pairs []hcl.KeyValuePair) *hclsyntax.Bl
 			body.Blocks = append(body.Blocks, p.jsonBlocks(name, at, pair.Value)...)
 			continue
 		}
-		if first, dup := body.Attributes[name]; dup {
-			p.addDiagnosticAt(at, fmt.Sprintf("%q is defined twice: first at line %d", name, first.NameRange.Start.Line), "")
-			continue
-		}
+		p.refuseRepeatedName(seen, name, at)
 		attr := &hclsyntax.Attribute{Name: name, NameRange: at, SrcRange: at}
 		if attr.Expr = p.jsonType(it, name, pair.Value); attr.Expr == nil {
 			attr.Expr = p.jsonNative(pair.Value)
@@ -140,7 +137,11 @@ func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
 	}
 	if pairs, diags := hcl.ExprMap(expr); !diags.HasErrors() {
 		object := &hclsyntax.ObjectConsExpr{SrcRange: at, OpenRange: at}
+		seen := map[string]hcl.Range{}
 		for _, pair := range pairs {
+			if key, _ := pair.Key.Value(nil); key.Type() == cty.String && !key.IsNull() {
+				p.refuseRepeatedName(seen, key.AsString(), pair.Key.Range())
+			}
 			object.Items = append(object.Items, hclsyntax.ObjectConsItem{KeyExpr: p.jsonNative(pair.Key), ValueExpr: p.jsonNative(pair.Value)})
 		}
 		return object
@@ -162,6 +163,7 @@ func (p *parser) jsonNative(expr hcl.Expression) hclsyntax.Expression {
 // jsonSection sorts the keys of an object into attributes and blocks.
 func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.EvalContext) section {
 	var s section
+	seen := map[string]hcl.Range{}
 	for _, pair := range pairs {
 		key, diags := pair.Key.Value(nil)
 		if p.addHCLDiagnostics(diags) {
@@ -174,6 +176,7 @@ func (p *parser) jsonSection(pairs []hcl.KeyValuePair, b *block, scope *hcl.Eval
 			continue
 		}
 		if !isBlock || child.asAttribute() {
+			p.refuseRepeatedName(seen, name, at)
 			s.attrs = append(s.attrs, entry{name: name, at: at, expr: p.jsonNative(pair.Value)})
 			continue
 		}

@@ -24,6 +24,7 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 		return nil
 	}
 	body := file.Body.(*hclsyntax.Body)
+	p.refuseRepeatedItems(body)
 	p.meter.meterBody(body, "")
 	for _, attr := range sortedAttributes(body) {
 		p.addDiagnosticAt(attr.NameRange, fmt.Sprintf("unknown attribute %q", attr.Name), "everything belongs into job \"NAME\" { … }")
@@ -63,6 +64,40 @@ func (p *parser) nativeTree(src []byte) map[string]any {
 		return nil // the rest would complain of what was not evaluated
 	}
 	return tree
+}
+
+// refuseRepeatedItems refuses a name that a map of the file has twice, such as env = { A = "1", A = "2" }.
+func (p *parser) refuseRepeatedItems(body *hclsyntax.Body) {
+	_ = hclsyntax.VisitAll(body, func(n hclsyntax.Node) hcl.Diagnostics {
+		object, ok := n.(*hclsyntax.ObjectConsExpr)
+		if !ok {
+			return nil
+		}
+		seen := map[string]hcl.Range{}
+		for _, item := range object.Items {
+			if name, ok := literalKey(item.KeyExpr); ok {
+				p.refuseRepeatedName(seen, name, item.KeyExpr.Range())
+			}
+		}
+		return nil
+	})
+}
+
+// literalKey returns the key of a map's item, if it is written as a word or as text without expressions.
+func literalKey(expr hclsyntax.Expression) (string, bool) {
+	if word := hcl.ExprAsKeyword(expr); word != "" {
+		return word, true
+	}
+	key, ok := expr.(*hclsyntax.ObjectConsKeyExpr)
+	if !ok {
+		return "", false
+	}
+	template, ok := key.Wrapped.(*hclsyntax.TemplateExpr)
+	if !ok || !template.IsStringLiteral() {
+		return "", false
+	}
+	v, _ := template.Value(nil)
+	return v.AsString(), true
 }
 
 // rerootPositions moves the positions of the job to the root of the tree.

@@ -1,5 +1,10 @@
 package jobspec
 
+import (
+	"fmt"
+	"slices"
+)
+
 // Where a job shall run, and how it is kept running, replaced and launched.
 var (
 	constraintBlock = &block{key: "Constraints", repeated: true, attrs: conditionAttributes(true), finish: expandCondition}
@@ -130,23 +135,38 @@ func conditionAttributes(constraint bool) map[string]attribute {
 	return attrs
 }
 
-// expandCondition turns the short forms (version = ">= 1") into operator and value.
-func expandCondition(_ *parser, m map[string]any, _ string) {
-	for _, op := range shortForms {
-		if v, ok := m[op]; ok {
-			m["Operand"], m["RTarget"] = op, v
-			delete(m, op)
+// expandCondition turns the short forms (version = ">= 1") into operator and value. It refuses what a short form would
+// overwrite.
+func expandCondition(p *parser, m map[string]any, path string) {
+	short := ""
+	for _, name := range append(slices.Clone(shortForms), "distinct_hosts", "distinct_property") {
+		v, ok := m[name]
+		if !ok {
+			continue
+		}
+		delete(m, name)
+		if short != "" {
+			p.addDiagnosticAt(p.positions[path], fmt.Sprintf("%s and %s are two conditions", short, name), "write a block for each")
+			continue
+		}
+		short = name
+		p.setCondition(m, path, name, "Operand", name)
+		switch {
+		case name == "distinct_property":
+			p.setCondition(m, path, name, "LTarget", v)
+		case name == "distinct_hosts":
+			p.setCondition(m, path, name, "RTarget", fmt.Sprint(v))
+		default:
+			p.setCondition(m, path, name, "RTarget", v)
 		}
 	}
-	if on, ok := m["distinct_hosts"]; ok {
-		m["Operand"], m["RTarget"] = "distinct_hosts", "true"
-		if on == false {
-			m["RTarget"] = "false"
-		}
-		delete(m, "distinct_hosts")
+}
+
+// setCondition sets a key of a condition as a short form says, and refuses another value of it.
+func (p *parser) setCondition(m map[string]any, path, short, key string, v any) {
+	if given, ok := m[key]; ok && given != v {
+		name := map[string]string{"LTarget": "attribute", "Operand": "operator", "RTarget": "value"}[key]
+		p.addDiagnosticAt(p.positions[joinPath(path, key)], fmt.Sprintf("%s is %q, and %s says %q", name, given, short, v), "leave one of them out")
 	}
-	if property, ok := m["distinct_property"]; ok {
-		m["Operand"], m["LTarget"] = "distinct_property", property
-		delete(m, "distinct_property")
-	}
+	m[key] = v
 }

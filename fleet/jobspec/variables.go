@@ -90,6 +90,7 @@ func (p *parser) declareVariables(declared map[string]*variable, b *hclsyntax.Bl
 		declared[v.name] = v
 	}
 	if b.Type == "variables" {
+		p.refuseNameAndBlocks(b)
 		for _, attr := range sortedAttributes(b.Body) {
 			if v, ok := p.evaluateValue(attr.Expr, scope); ok {
 				made := &variable{name: attr.Name, at: attr.NameRange, valueType: cty.DynamicPseudoType, value: v}
@@ -292,6 +293,16 @@ func (p *parser) checkValidations(v *variable, scope *hcl.EvalContext) {
 	}
 }
 
+// refuseNameAndBlocks refuses a name of a locals or variables block, and blocks within it.
+func (p *parser) refuseNameAndBlocks(b *hclsyntax.Block) {
+	if len(b.Labels) > 0 {
+		p.addDiagnosticAt(b.DefRange(), fmt.Sprintf("a %s block has no name", b.Type), "")
+	}
+	for _, inner := range b.Body.Blocks {
+		p.addDiagnosticAt(inner.DefRange(), fmt.Sprintf("a %s block contains only NAME = value", b.Type), "")
+	}
+}
+
 // evaluateLocals evaluates the locals, each after those that it refers to.
 func (p *parser) evaluateLocals(blocks []*hclsyntax.Block, scope *hcl.EvalContext) {
 	waiting := map[string]*hclsyntax.Attribute{}
@@ -303,9 +314,7 @@ func (p *parser) evaluateLocals(blocks []*hclsyntax.Block, scope *hcl.EvalContex
 			}
 			waiting[attr.Name] = attr
 		}
-		for _, inner := range b.Body.Blocks {
-			p.addDiagnosticAt(inner.DefRange(), "a locals block contains only NAME = value", "")
-		}
+		p.refuseNameAndBlocks(b)
 	}
 	if len(waiting) > maxNames {
 		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("%d locals: at most %d are allowed", len(waiting), maxNames)})

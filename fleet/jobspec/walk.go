@@ -71,6 +71,16 @@ func (p *parser) readSection(s section, b *block, path string, scope *hcl.EvalCo
 	return m
 }
 
+// refuseRepeatedName adds a name to those that were seen before it at one place, and refuses one that is there already: one
+// of both values would be ignored.
+func (p *parser) refuseRepeatedName(seen map[string]hcl.Range, name string, at hcl.Range) {
+	if first, dup := seen[name]; dup {
+		p.addDiagnosticAt(at, fmt.Sprintf("%q is defined twice: first at line %d", name, first.Start.Line), "")
+		return
+	}
+	seen[name] = at
+}
+
 // readAttribute reads one attribute into an object.
 func (p *parser) readAttribute(into targetObject, e entry) {
 	if child, ok := into.b.blocks[e.name]; ok && child.asAttribute() {
@@ -174,8 +184,15 @@ func (p *parser) readChildBlock(m map[string]any, it blockItem, b *block, path s
 	child := p.readBlockContent(it, b, at)
 	name, labelled := p.checkedLabel(it, b)
 	if labelled && b.label != "" {
-		if _, own := child[b.label]; !own {
+		switch own, given := child[b.label]; {
+		case !given:
 			child[b.label] = name
+		case b.key == jobBlock.key: // with an id of its own, the label is the job's name
+			if _, named := child["Name"]; !named {
+				child["Name"] = name
+			}
+		case own != name:
+			p.addDiagnosticAt(it.at, fmt.Sprintf("the %s has two names: %q and %q", it.name, name, own), "")
 		}
 		if b.wrap != "" {
 			m[b.label] = name

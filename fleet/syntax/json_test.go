@@ -23,6 +23,26 @@ func FuzzJSONDepth(f *testing.F) {
 	})
 }
 
+// A key that one object has twice is found, at any depth; the same key of two objects is none.
+func TestRepeatedKey(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": 1, "b": {"a": 1}, "c": [{"a": 1}, {"a": 2}]}`: "",
+		`{"a": 1, "a": 1}`: "a",
+		`{"a": [1, {"b": {"c": 1, "d": 2, "c": {}}}]}`: "a[1].b.c",
+		`{"a": 1, "A": 1}`:                 "",
+		`{"a": 1, "\u0061": 1}`:            "a",
+		`[[{"x": "{", "y": "}", "x": 0}]]`: "[0][0].x",
+		`{"a": 1, "a"`:                     "a",
+		`{"a": `:                           "",
+		``:                                 "",
+		`1e999`:                            "",
+	} {
+		if got := syntax.RepeatedKey([]byte(text)); got != want {
+			t.Errorf("%s: %q, want %q", text, got, want)
+		}
+	}
+}
+
 func depthOf(v any) int {
 	deepest := -1
 	switch v := v.(type) {

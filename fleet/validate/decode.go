@@ -50,6 +50,9 @@ func decodeTree(data []byte) (map[string]any, error) {
 	if tree == nil {
 		return nil, errors.New("not a job in JSON: null")
 	}
+	if key := syntax.RepeatedKey(data); key != "" {
+		return nil, fmt.Errorf("the key %s is there twice", key)
+	}
 	return tree, nil
 }
 

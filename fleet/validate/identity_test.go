@@ -10,7 +10,13 @@ import (
 
 // identityJob is a job whose task has identities, in JSON.
 func identityJob(identities string) string {
-	return `{"ID": "a", "Name": "a", "Type": "service", "Datacenters": ["dc1"], "TaskGroups": [{"Name": "g", "Count": 1, "Tasks": [{"Name": "t", "Driver": "sim", "Config": {}, ` + identities + `}]}]}`
+	if !strings.Contains(identities, `"Driver":`) {
+		identities = `"Driver": "sim", ` + identities
+	}
+	if !strings.Contains(identities, `"Config":`) {
+		identities = `"Config": {}, ` + identities
+	}
+	return `{"ID": "a", "Name": "a", "Type": "service", "Datacenters": ["dc1"], "TaskGroups": [{"Name": "g", "Count": 1, "Tasks": [{"Name": "t", ` + identities + `}]}]}`
 }
 
 func TestIdentities(t *testing.T) {
