@@ -158,7 +158,7 @@ var attempts = []attempt{
 	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Namespace": "blue"}`, 400},
 	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Meta": {"NOMAD_NAMESPACE": "blue"}}`, 400}, // not declared
 	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"Payload": "eA==", "Meta": {"namespace": "blue"}}`, 500},       // a value like any other: frozen
-	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"JobID": "BLUEbatch", "Payload": "eA=="}`, 500},                // the path says which: frozen
+	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red", `{"JobID": "BLUEbatch", "Payload": "eA=="}`, 400},                // the body names another job than the path
 	{"red", "PUT", "/v1/job/redbatch/dispatch?namespace=red&idempotency_token=BLUE", `{"Payload": "eA=="}`, 500},               // blue's dispatch had it: frozen
 	// 138 to 142: other regions, which a hub forwards no request to, and the ways of the hubs among themselves.
 	{"red", "GET", "/v1/job/JOB?namespace=blue&region=other", "", 400},

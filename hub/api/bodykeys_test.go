@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -118,6 +120,74 @@ func checkBodyKeys(t *testing.T, sent map[string]any, put func(endpoint string, 
 		}
 		if said := put(endpoint, map[string]any{"Nonsense": map[string]any{}}); strings.Contains(said, "nothing acts on") {
 			t.Errorf("%s with nonsense that says nothing: %s", endpoint, said)
+		}
+	}
+}
+
+// TestEveryChangeRefusesAnUnknownKey sends a body with a key that nobody has to each endpoint that changes something, also
+// to those that need no body.
+func TestEveryChangeRefusesAnUnknownKey(t *testing.T) {
+	other := map[string]string{
+		"/v1/operator/snapshot": "the body is a snapshot", "/v1/job/{id}/dispatch/payload": "the body is the payload",
+		"/v1/acl/login": "TestNoKeyOfAnACLBodyIsPassedOver", "/v1/acl/oidc/auth-url": "the same", "/v1/acl/oidc/complete-auth": "the same",
+	}
+	l, placeholder, n := newListFixture(t), regexp.MustCompile(`\{[^}]*\}`), 0
+	for _, e := range l.api.Endpoints() {
+		for _, method := range e.Methods {
+			if method == http.MethodGet || other[e.Path] != "" {
+				continue
+			}
+			n++
+			w := l.sendRequest(method, placeholder.ReplaceAllString(e.Path, "x"), `{"Nonsense": 1}`, nil)
+			if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "unknown or unsupported keys: Nonsense") {
+				t.Errorf("%s %s: %d %s", method, e.Path, w.Code, w.Body)
+			}
+		}
+	}
+	if n < 80 {
+		t.Errorf("%d endpoints change something, want 80 at least", n)
+	}
+}
+
+// TestBodiesThatContradict sends bodies of which some part could only be ignored.
+func TestBodiesThatContradict(t *testing.T) {
+	_, srv, c := mustServe(t)
+	if _, _, err := c.Jobs().Register(exampleJob("web"), nil); err != nil {
+		t.Fatal(err)
+	}
+	group := `"TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "x"}}]}]`
+	for _, tc := range []struct{ path, body, want string }{
+		{"/v1/job/web/evaluate", `{"JobID": "other"}`, `JobID is "other", and the path names "web"`},
+		{"/v1/job/web/dispatch", `{"JobID": "other"}`, `JobID is "other"`},
+		{"/v1/job/web/periodic/force", `{"JobID": "other"}`, `JobID is "other"`},
+		{"/v1/node/n/drain", `{"NodeID": "other"}`, `NodeID is "other", and the path names "n"`},
+		{"/v1/node/n/purge", `{"nodeid": "other"}`, `nodeid is "other"`},
+		{"/v1/deployment/promote/d", `{"DeploymentID": "other", "All": true}`, `DeploymentID is "other", and the path names "d"`},
+		{"/v1/deployment/pause/d", `{"DeploymentID": "other", "Pause": true}`, `DeploymentID is "other"`},
+		{"/v1/deployment/fail/d", `{"DeploymentID": "other"}`, `DeploymentID is "other"`},
+		{"/v1/deployment/allocation-health/d", `{"DeploymentID": "other", "HealthyAllocationIDs": ["a"]}`, `DeploymentID is "other"`},
+		{"/v1/deployment/promote/d", `{"All": true, "Groups": ["g"]}`, "both All and Groups"},
+		{"/v1/jobs", `{"Job": {"ID": "web", ` + group + `}, "NodeID": "n"}`, "unknown or unsupported keys: NodeID"},
+		{"/v1/jobs", `{"Job": {"ID": "web", ` + group + `}, "PerPage": 5}`, "unknown or unsupported keys: PerPage"},
+		{"/v1/node/n/drain", `{"DrainSpec": {"Deadline": 1, "NodeID": "n"}}`, "unknown or unsupported keys: DrainSpec.NodeID"},
+		{"/v1/namespaces", `{"Name": "x", "Capabilities": {"Hash": "x"}}`, "unknown or unsupported keys: Capabilities.Hash"},
+		{"/v1/namespaces", `{"Name": "x", "Name": "y"}`, "the key Name is there twice"},
+		{"/v1/namespaces", `{"Name": "x", "name": "y"}`, "the key name is there twice"},
+		{"/v1/namespaces", `{"Name": "x", "Meta": {"a": "1", "a": "2"}}`, "the key Meta.a is there twice"},
+		{"/v1/job/web/scale", `{"Count": 1, "Target": {"Group": "site"}, "Count": 5}`, "the key Count is there twice"},
+		{"/v1/jobs", `{"Job": {"ID": "web", ` + group + `, "Priority": 60, "Priority": 70}}`, "the key Priority is there twice"},
+		{"/v1/jobs", `{"Job": {"ID": "web", "Meta": {"a": "1", "a": "2"}, ` + group + `}}`, "the key Meta.a is there twice"},
+	} {
+		if said := putBody(t, srv.URL+tc.path, json.RawMessage(tc.body)); !strings.HasPrefix(said, "400") || !strings.Contains(said, tc.want) {
+			t.Errorf("%s with %s: %s, want 400 with %s", tc.path, tc.body, said, tc.want)
+		}
+	}
+	for path, body := range map[string]string{
+		"/v1/job/web/evaluate": `{"JobID": "web"}`, "/v1/system/gc": `{}`, "/v1/system/reconcile/summaries": `null`,
+		"/v1/search": `{"Prefix": "w", "PerPage": 5, "Context": "jobs"}`,
+	} {
+		if said := putBody(t, srv.URL+path, json.RawMessage(body)); !strings.HasPrefix(said, "200") {
+			t.Errorf("%s with %s: %s", path, body, said)
 		}
 	}
 }

@@ -17,7 +17,7 @@ import (
 func (a *API) childEndpoints() []endpoint {
 	return []endpoint{
 		{writes, "/v1/job/{id}/dispatch", inRequestNamespace("dispatch-job"), writeBody(a, a.dispatchJob)},
-		{writes, "/v1/job/{id}/dispatch/payload", inRequestNamespace("dispatch-job"), a.writeHandler(a.dispatchBody)},
+		{writes, "/v1/job/{id}/dispatch/payload", inRequestNamespace("dispatch-job"), a.bodyHandler(a.dispatchBody)},
 		{writes, "/v1/job/{id}/periodic/force", inRequestNamespace("dispatch-job", "submit-job"), a.writeHandler(a.forcePeriodic)},
 	}
 }

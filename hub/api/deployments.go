@@ -206,12 +206,11 @@ func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteReques
 	if !req.All && len(req.Groups) == 0 {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: the request has neither All nor Groups")
 	}
+	if req.All && len(req.Groups) > 0 {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "promote a deployment: the request has both All and Groups").WithHint("leave one of them out")
+	}
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
-		c := state.DeploymentPromote{DeploymentID: d.ID, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}
-		if !req.All {
-			c.Groups = req.Groups
-		}
-		return c, nil, nil
+		return state.DeploymentPromote{DeploymentID: d.ID, Groups: req.Groups, Eval: a.rolloutEval(), Now: a.cfg.Now().UnixNano()}, nil, nil
 	})
 }
 

@@ -45,7 +45,7 @@ var (
 	NodeKeys     = nodeKeys
 	ExecFrames   = execFrames
 	CloseText    = closeText
-	IsIgnoredKey = isIgnored
+	IsIgnoredKey = func(key string) bool { return isIgnored("", key) }
 	WhyFixed     = whyFixed
 )
 

@@ -112,9 +112,6 @@ func (a *API) evaluateJob(r *http.Request, req api.JobEvaluateRequest) (any, fle
 	if err != nil {
 		return nil, 0, err
 	}
-	if req.JobID != "" && req.JobID != job.ID {
-		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "evaluate job %q: the request's body names job %q", job.ID, req.JobID)
-	}
 	now := a.cfg.Now().UnixNano()
 	return commitAnswer(a, r, state.JobEvaluate{
 		Namespace: job.Namespace, ID: job.ID, ForceReschedule: req.EvalOptions.ForceReschedule,

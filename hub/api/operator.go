@@ -17,9 +17,9 @@ func (a *API) operatorEndpoints() []endpoint {
 		{writes, "/v1/operator/raft/transfer-leadership", onOperator("write"), a.writeHandler(a.transferLead)},
 		{"GET", "/v1/operator/autopilot/health", onOperator("read"), a.autopilotHealth},
 		{"GET", "/v1/operator/autopilot/configuration", onOperator("read"), a.writeHandler(a.autopilotConfiguration)},
-		{writes, "/v1/operator/autopilot/configuration", onOperator("write"), a.writeHandler(a.storeAutopilot)},
+		{writes, "/v1/operator/autopilot/configuration", onOperator("write"), a.bodyHandler(a.storeAutopilot)},
 		{"GET", "/v1/operator/snapshot", onOperator("snapshot-save"), a.saveSnapshot},
-		{writes, "/v1/operator/snapshot", managementOnly, a.writeHandler(a.restoreSnapshot)},
+		{writes, "/v1/operator/snapshot", managementOnly, a.bodyHandler(a.restoreSnapshot)},
 	}
 }
 

@@ -169,8 +169,20 @@ func readObject[T any](
 }
 
 // writeHandler serves f, which makes a change and returns the answer and the index of its log entry. It also serves
-// requests about this hub that need no view.
+// requests about this hub that need no view. Changes have no body here: one that says something is refused.
 func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
+	return a.bodyHandler(func(r *http.Request) (any, fleet.Index, error) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			if err := a.optionalBody(r, &struct{}{}); err != nil {
+				return nil, 0, err
+			}
+		}
+		return f(r)
+	})
+}
+
+// bodyHandler is writeHandler for an f that reads the request's body.
+func (a *API) bodyHandler(f func(r *http.Request) (answer any, index fleet.Index, err error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		answer, index, err := f(r)
 		a.setAnswerHeaders(w, index)
@@ -184,7 +196,7 @@ func (a *API) writeHandler(f func(r *http.Request) (answer any, index fleet.Inde
 
 // writeBody serves a change whose parameters are in the request's JSON body. A missing body is an error.
 func writeBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
-	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
+	return a.bodyHandler(func(r *http.Request) (any, fleet.Index, error) {
 		var req T
 		if err := a.decodeBody(r, &req); err != nil {
 			return nil, 0, err
@@ -195,7 +207,7 @@ func writeBody[T any](a *API, f func(r *http.Request, req T) (answer any, index 
 
 // writeOptionalBody is writeBody for requests whose body may be missing; req then has its zero value.
 func writeOptionalBody[T any](a *API, f func(r *http.Request, req T) (answer any, index fleet.Index, err error)) http.HandlerFunc {
-	return a.writeHandler(func(r *http.Request) (any, fleet.Index, error) {
+	return a.bodyHandler(func(r *http.Request) (any, fleet.Index, error) {
 		var req T
 		if err := a.optionalBody(r, &req); err != nil {
 			return nil, 0, err
@@ -257,14 +269,11 @@ func (a *API) readBody(r *http.Request, v any) (empty bool, err error) {
 		}
 		return false, fleet.Errorf(fleet.CodeInvalid, "read the request's body: %s", notJSON(err))
 	}
-	keys, err := readBodyKeys(b, v)
+	keys, err := readBodyKeys(r.URL.Path, b, v)
 	if err != nil {
 		return false, err
 	}
-	if err := a.checkScope(r, keys); err != nil {
-		return false, err
-	}
-	return false, keys.refuseUnknown()
+	return false, cmp.Or(a.checkScope(r, keys), keys.refuseRepeated(), keys.refuseUnknown())
 }
 
 // readBytes returns the request's body of at most MaxBody bytes.

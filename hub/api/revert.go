@@ -11,7 +11,7 @@ import (
 
 // revertJob registers an older version of a job again, as its newest version.
 func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.Index, error) {
-	current, older, err := a.versionOf(r, versionName{req.JobID, req.JobVersion, req.TaggedVersion})
+	current, older, err := a.versionOf(r, versionName{req.JobVersion, req.TaggedVersion})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -42,7 +42,7 @@ func (a *API) revertJob(r *http.Request, req api.JobRevertRequest) (any, fleet.I
 
 // markStable sets whether a version of a job is stable, so that a failed deployment may revert to it.
 func (a *API) markStable(r *http.Request, req api.JobStableRequest) (any, fleet.Index, error) {
-	job, _, err := a.versionOf(r, versionName{id: req.JobID, number: req.JobVersion})
+	job, _, err := a.versionOf(r, versionName{number: req.JobVersion})
 	if err != nil {
 		return nil, 0, err
 	}
@@ -54,7 +54,6 @@ func (a *API) markStable(r *http.Request, req api.JobStableRequest) (any, fleet.
 
 // versionName names a version of a job by its number or tag.
 type versionName struct {
-	id     fleet.JobID // "": the one of the path
 	number uint64
 	tag    string // "": by its number
 }
@@ -78,10 +77,7 @@ func (n versionName) String() string {
 // versionOf returns the newest version of the job in the request's path, and the version that name names.
 // CodeNotFound: the version is not kept.
 func (a *API) versionOf(r *http.Request, name versionName) (current, version *fleet.Job, err error) {
-	switch {
-	case name.id != "" && name.id != jobID(r):
-		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: the body names job %q", jobID(r), name.id)
-	case name.tag != "" && name.number != 0:
+	if name.tag != "" && name.number != 0 {
 		return nil, nil, fleet.Errorf(fleet.CodeInvalid, "read a version of job %q: both a number and a tag are given", jobID(r)).
 			WithHint("give one of them")
 	}

@@ -107,7 +107,7 @@ func TestNomadClientReverts(t *testing.T) {
 	t.Run("a body about another job", func(t *testing.T) {
 		var out nomad.JobRegisterResponse
 		_, err := client.Raw().Write("/v1/job/shop/revert", map[string]any{"JobID": "other", "JobVersion": 1}, &out, nil)
-		mustFail(t, err, "the body names job \"other\"")
+		mustFail(t, err, "JobID is \"other\", and the path names \"shop\"")
 	})
 }
 

@@ -225,7 +225,7 @@ func firstEvents(c *nomad.Client) error {
 // and those that Nomad's servers send and its client does not read.
 var ownKeys = map[string]string{
 	"allocation-read":  "Job.SpecHash, Job.TaskGroups.Update.WaitFor, Job.Update.WaitFor, JobHash, SharedResources",
-	"allocations-list": "DesiredTransition", "job-allocations": "DesiredTransition", "job-plan": "Diff.TaskGroups.Change", "jobs-list": "NodePool",
+	"allocations-list": "DesiredTransition", "events": "Events.Namespace", "job-allocations": "DesiredTransition", "job-plan": "Diff.TaskGroups.Change", "jobs-list": "NodePool",
 	"jobs-parse": "TaskGroups.Update.WaitFor, Update.WaitFor",
 	"job-read":   "SpecHash, TaskGroups.Update.WaitFor, Update.WaitFor", "job-versions": "Versions.SpecHash, Versions.TaskGroups.Update.WaitFor, Versions.Update.WaitFor",
 	"node-read": "BootID, ComputedClass, Epoch, Hub, Instance, NodeResources.Processors, Session, Site", "nodes-list": "Site",

@@ -12,7 +12,7 @@ import (
 func (a *API) schedulingEndpoints() []endpoint {
 	return []endpoint{
 		{"GET", "/v1/operator/scheduler/configuration", onOperator("read"), a.readHandler(a.readScheduling)},
-		{writes, "/v1/operator/scheduler/configuration", onOperator("write"), a.writeHandler(a.storeScheduling)},
+		{writes, "/v1/operator/scheduler/configuration", onOperator("write"), a.bodyHandler(a.storeScheduling)},
 	}
 }
 

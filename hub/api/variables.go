@@ -263,6 +263,9 @@ func (a *API) deleteVariable(r *http.Request) (any, fleet.Index, error) {
 	if err := grantOf(r).checkNamedObject(object{acl.KindVariables, ns, path}); err != nil {
 		return nil, 0, err
 	}
+	if err := a.optionalBody(r, &struct{}{}); err != nil { // it has none
+		return nil, 0, err
+	}
 	index, check, err := checkIndex(r)
 	if err != nil {
 		return nil, 0, err
