@@ -9,8 +9,8 @@
 // so it survives restarts. It is the same on every hub: a client that lost its hub can
 // continue at another one, after the last index that it saw.
 //
-// A stream is a loop over views of that window. It holds a position (an index) and the
-// line that it writes, and no queue:
+// A stream is a loop over views of that window. It holds a position (an index) and a piece
+// of the line that it writes, and no queue:
 //
 //	read the entries after the position -> write one line for each -> wait for a change
 //
@@ -24,11 +24,13 @@
 package events
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"time"
 
 	"skerry/fleet"
@@ -101,10 +103,8 @@ func (s *Streams) Stream(ctx context.Context, req Request, after fleet.Index, si
 		}
 		for index, happened := range v.EventsAfter(after) {
 			after = index
-			if wanted := req.matchingEvents(happened, sees); len(wanted) > 0 {
-				if err := writeJSONLine(sink, newBatch(index, wanted)); err != nil {
-					return err
-				}
+			if err := writeBatch(sink, index, req.matchingEvents(happened, sees)); err != nil {
+				return err
 			}
 			if ctx.Err() != nil {
 				return nil
@@ -132,6 +132,32 @@ func waitForChange(ctx context.Context, v *state.View, sink io.Writer) error {
 
 // streamError is the last line of a stream that cannot continue.
 type streamError struct{ Error string }
+
+// pieceBytes is about how much of a line one Write has: one entry may have 50,000 events.
+const pieceBytes = 64 << 10
+
+// writeBatch writes the events of one log entry as one line, an api.EventBatch, in pieces; nothing if there are none.
+func writeBatch(sink io.Writer, index fleet.Index, happened iter.Seq[*state.Event]) error {
+	out, separator := bufio.NewWriterSize(sink, pieceBytes), fmt.Sprintf(`{"Index":%d,"Events":[`, index)
+	for e := range happened {
+		b, err := json.Marshal(newEvent(index, e))
+		if err != nil {
+			return fmt.Errorf("encode event %s of %s %s: %w", e.Type, e.Topic, e.Key, err)
+		}
+		out.WriteString(separator)
+		separator = ","
+		if _, err := out.Write(b); err != nil {
+			return fmt.Errorf("write events: %w", err)
+		}
+	}
+	if separator == "," {
+		out.WriteString("]}\n")
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write events: %w", err)
+	}
+	return nil
+}
 
 // writeJSONLine writes v as one line of JSON, with one Write.
 func writeJSONLine(sink io.Writer, v any) error {

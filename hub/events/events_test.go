@@ -18,19 +18,27 @@ import (
 	"skerry/hub/state"
 )
 
-// lineRecorder takes the lines of a stream. It is full after limit of them, and then
+// lineRecorder takes the lines of a stream, each in one or several writes. It is full after limit of them, and then
 // fails as a connection that is not read does.
 type lineRecorder struct {
-	lines []string
-	limit int
-	then  func()
+	lines   []string
+	piece   strings.Builder // of the line that has not ended
+	longest int             // bytes of one write
+	limit   int
+	then    func()
 }
 
 func (r *lineRecorder) Write(b []byte) (int, error) {
 	if r.limit > 0 && len(r.lines) == r.limit {
 		return 0, errors.New("i/o timeout")
 	}
-	r.lines = append(r.lines, strings.TrimSpace(string(b)))
+	r.longest = max(r.longest, len(b))
+	r.piece.Write(b)
+	if !bytes.HasSuffix(b, []byte("\n")) {
+		return len(b), nil
+	}
+	r.lines = append(r.lines, strings.TrimSpace(r.piece.String()))
+	r.piece.Reset()
 	if r.then != nil {
 		r.then()
 	}
@@ -195,6 +203,36 @@ func TestTheWindowMovesOn(t *testing.T) {
 	again := mustCollect(t, events.New(restored), mustRequest(t, floor+1), int(w.index-floor))
 	if restored.View().EventsFloor() != floor || !slices.Equal(keys(again), keys(kept)) {
 		t.Fatal("a state from a snapshot has another window")
+	}
+}
+
+// The events of one large entry are one line, which is written in pieces: a stream needs no memory for all of them.
+func TestALargeEntryIsWrittenInPieces(t *testing.T) {
+	const many = 3000
+	w := &eventHarness{tb: t, store: state.New()}
+	evals := make([]fleet.Evaluation, many)
+	for i := range evals {
+		evals[i] = fleet.Evaluation{ID: fleet.EvalID(fleet.DeriveUUID("eval", fmt.Sprint(i))), Namespace: "default", JobID: "a", Status: fleet.EvalComplete}
+	}
+	w.index++
+	if res := w.store.Apply(w.index, state.Evals{Evals: evals, Now: 1}); res.Err != nil {
+		t.Fatal(res.Err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r := &lineRecorder{then: cancel}
+	if err := events.New(w.store).Stream(ctx, mustRequest(t, 0, "Evaluation"), 0, r); err != nil {
+		t.Fatal(err)
+	}
+	var batch api.EventBatch
+	if err := json.Unmarshal([]byte(r.lines[0]), &batch); err != nil {
+		t.Fatal(err)
+	}
+	if len(batch.Events) != many || batch.Index != 1 || batch.Events[many-1].Payload.Evaluation == nil {
+		t.Errorf("%d events of entry %d arrive, want %d of entry 1", len(batch.Events), batch.Index, many)
+	}
+	if most := 64 << 10; r.longest > most {
+		t.Errorf("one write has %d bytes, want at most %d", r.longest, most)
 	}
 }
 

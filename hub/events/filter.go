@@ -1,6 +1,7 @@
 package events
 
 import (
+	"iter"
 	"slices"
 	"strings"
 
@@ -84,19 +85,19 @@ func indexTooOld(from, floor fleet.Index) *fleet.Error {
 		WithHint("events in between are not kept any more: read the lists again, and go on from their index")
 }
 
-// matchingEvents returns those events of one log entry that the request selects and the client may have, in order.
-func (r Request) matchingEvents(happened []state.Event, sees func(*state.Event) bool) []state.Event {
-	var out []state.Event
-	for _, e := range happened {
-		if r.matchesEvent(e) && sees(&e) {
-			out = append(out, e)
+// matchingEvents iterates over those events of one log entry that the request selects and the client may have, in order.
+func (r Request) matchingEvents(happened []state.Event, sees func(*state.Event) bool) iter.Seq[*state.Event] {
+	return func(yield func(*state.Event) bool) {
+		for i := range happened {
+			if e := &happened[i]; r.matchesEvent(e) && sees(e) && !yield(e) {
+				return
+			}
 		}
 	}
-	return out
 }
 
 // matchesEvent reports whether the request selects the event.
-func (r Request) matchesEvent(e state.Event) bool {
+func (r Request) matchesEvent(e *state.Event) bool {
 	if e.Namespace != "" && r.namespace != all && e.Namespace != r.namespace {
 		return false
 	}
@@ -104,24 +105,20 @@ func (r Request) matchesEvent(e state.Event) bool {
 }
 
 // matchesKeys reports whether one of the keys is "*", the event's key or one of its filter keys.
-func matchesKeys(keys []string, e state.Event) bool {
+func matchesKeys(keys []string, e *state.Event) bool {
 	return slices.ContainsFunc(keys, func(k string) bool {
 		return k == all || k == e.Key || slices.Contains(e.FilterKeys, k)
 	})
 }
 
-// newBatch converts the events of the log entry index to the API's type.
-func newBatch(index fleet.Index, happened []state.Event) api.EventBatch {
-	b := api.EventBatch{Index: index, Events: make([]api.Event, 0, len(happened))}
-	for _, e := range happened {
-		b.Events = append(b.Events, api.Event{
-			Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
-			Payload: api.EventPayload{
-				Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
-				NodePool: e.Pool, Service: e.Service, Variable: e.Variable,
-				ACLPolicy: e.ACLPolicy, ACLRole: e.ACLRole, ACLToken: e.ACLToken, AuthMethod: e.ACLAuthMethod, ACLBindingRule: e.ACLBindingRule,
-			},
-		})
+// newEvent converts an event of the log entry index to the API's type.
+func newEvent(index fleet.Index, e *state.Event) api.Event {
+	return api.Event{
+		Topic: e.Topic, Type: e.Type, Key: e.Key, Namespace: e.Namespace, FilterKeys: e.FilterKeys, Index: index,
+		Payload: api.EventPayload{
+			Job: e.Job, Deleted: e.Deleted, Node: e.Node, Deployment: e.Deployment, Evaluation: e.Evaluation, Allocation: e.Allocation,
+			NodePool: e.Pool, Service: e.Service, Variable: e.Variable,
+			ACLPolicy: e.ACLPolicy, ACLRole: e.ACLRole, ACLToken: e.ACLToken, AuthMethod: e.ACLAuthMethod, ACLBindingRule: e.ACLBindingRule,
+		},
 	}
-	return b
 }
