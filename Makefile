@@ -77,7 +77,7 @@ missing: ## which drivers' tests are left out, because a program is not on this 
 	@for p in $(PROGRAMS_OF_DRIVERS); do command -v $${p%%:*} >/dev/null || echo "  $${p%%:*}  is missing: its tests are left out; Debian's package $${p##*:} has it"; done
 
 # What -short shortens in packages whose other tests it leaves as they are.
-SHORTENED := AWeekWithoutHubsAndSources|CallOfEverySize|DesiredFramesOfALargeNode|FourHundredDays|LargePlansTravel|LossDuplicateReorder|ProfilesOfScenarios|RolloutOverAnAbsentFleet|TheCAIsReplacedUnderAFleet|TheWindowMovesOn|UnknownKeysAreBounded
+SHORTENED := AWeekWithoutHubsAndSources|CallOfEverySize|DesiredFramesOfALargeNode|FourHundredDays|LargeFleetThroughTheAPI|LargePlansTravel|LossDuplicateReorder|ProfilesOfScenarios|RolloutOverAnAbsentFleet|TheCAIsReplacedUnderAFleet|TheWindowMovesOn|UnknownKeysAreBounded
 
 test-long: test-shortened test-raced test-whole ## the tests that make test shortens, at their whole length, and the large ones with the race detector: make -j 2
 

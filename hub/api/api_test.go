@@ -40,6 +40,7 @@ type fakeHub struct {
 	pieces    func(syncproto.Request) (io.ReadCloser, error)
 	talk      func(context.Context, syncproto.Request) (io.ReadWriteCloser, error)
 	then      state.Command // committed right behind the next command, by somebody else
+	encodes   bool          // commands are encoded and decoded, as on their way to the leader
 }
 
 func (h *fakeHub) Apply(_ context.Context, c state.Command) (state.Result, error) {
@@ -47,6 +48,15 @@ func (h *fakeHub) Apply(_ context.Context, c state.Command) (state.Result, error
 	defer h.mu.Unlock()
 	if h.leader == "" {
 		return state.Result{}, fleet.Errorf(fleet.CodeUnavailable, "no cluster leader")
+	}
+	if h.encodes {
+		b, err := state.Encode(c)
+		if err == nil {
+			c, err = state.Decode(b)
+		}
+		if err != nil {
+			return state.Result{}, err
+		}
 	}
 	h.index++
 	res := h.store.Apply(h.index, c)

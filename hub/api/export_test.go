@@ -58,9 +58,23 @@ var AuditRules = func() map[string]bool {
 	return audited
 }()
 
+// PageOfKeys cuts a page of a list of keys, in any order, which begins at a key ("": at the first). kept is for how many
+// entries there was room.
+func PageOfKeys(keys []string, perPage int, from string, reverse bool) (page []string, next string, kept int) {
+	c := pageCutter[string]{pages: pages{perPage: perPage, from: from, resumed: from != "", reverse: reverse}}
+	for _, key := range keys {
+		_ = c.addItem(key, key) // it fails for filters alone
+	}
+	page, next = c.cutEntries()
+	if next != "" {
+		next, _ = decodeToken(next, 0)
+	}
+	return page, next, cap(c.entries)
+}
+
 // RefuseUnknownKeys refuses keys for which a type has no field, as the endpoints do.
 func RefuseUnknownKeys(b []byte, v any) error {
-	keys, err := readBodyKeys(b, v)
+	keys, err := readBodyKeys("", b, v)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
@@ -148,35 +147,97 @@ func page[T, S any](r *http.Request, items iter.Seq[T], key func(T) string, show
 
 // cutPage is page with parameters that were parsed already.
 func cutPage[T, S any](p pages, items iter.Seq[T], key func(T) string, show func(T) S) (pageOfItems, error) {
-	type entry struct {
-		key  string
-		item T
+	list, next, err := cutItems(p, items, key)
+	if err != nil {
+		return pageOfItems{}, err
 	}
-	var list []entry
+	shown := make(shownList[S], 0, len(list))
+	for _, it := range list {
+		shown = append(shown, show(it))
+	}
+	return pageOfItems{shown, next}, nil
+}
+
+// cutItems returns the items of the page, and the token of the next page. It keeps at most two pages of the items that it
+// has read, however many there are.
+func cutItems[T any](p pages, items iter.Seq[T], key func(T) string) (list []T, next string, err error) {
+	c := pageCutter[T]{pages: p}
 	for it := range items {
-		k := key(it)
-		if p.resumed && (!p.reverse && k < p.from || p.reverse && k > p.from) {
-			continue
+		if err := c.addItem(key(it), it); err != nil {
+			return nil, "", err
 		}
-		list = append(list, entry{k, it})
 	}
-	slices.SortFunc(list, func(x, y entry) int { return strings.Compare(x.key, y.key) })
+	list, next = c.cutEntries()
+	return list, next, nil
+}
+
+// pageCutter finds the first items of a list that is read in any order.
+type pageCutter[T any] struct {
+	pages
+	entries []pageEntry[T] // those that may be on the page, and one behind it
+	last    string         // with isFull: no entry behind this key is on the page, or is the one behind it
+	isFull  bool
+}
+
+// pageEntry is an item with its order key.
+type pageEntry[T any] struct {
+	key  string
+	item T
+}
+
+// addItem adds an item, unless it is before the page, behind it, or does not pass the filter.
+func (c *pageCutter[T]) addItem(key string, item T) error {
+	if c.resumed && c.compareKeys(key, c.from) < 0 || c.isFull && c.compareKeys(key, c.last) > 0 {
+		return nil
+	}
+	if ok, err := c.passesFilter(item); err != nil || !ok {
+		return err
+	}
+	c.entries = append(c.entries, pageEntry[T]{key, item})
+	if c.perPage > 0 && len(c.entries)/2 > c.perPage {
+		c.sortEntries()
+		clear(c.entries[c.perPage+1:])
+		c.entries = c.entries[:c.perPage+1]
+		c.isFull, c.last = true, c.entries[c.perPage].key
+	}
+	return nil
+}
+
+// cutEntries returns the items of the page, and the token of the next page; "": there is none.
+func (c *pageCutter[T]) cutEntries() (list []T, next string) {
+	c.sortEntries()
+	for _, e := range c.entries {
+		if c.perPage > 0 && len(list) == c.perPage {
+			return list, encodeToken(e.key, c.query)
+		}
+		list = append(list, e.item)
+	}
+	return list, ""
+}
+
+// sortEntries sorts the entries in the order of the list.
+func (c *pageCutter[T]) sortEntries() {
+	slices.SortFunc(c.entries, func(x, y pageEntry[T]) int { return c.compareKeys(x.key, y.key) })
+}
+
+// compareKeys compares two order keys in the order of the list.
+func (p pages) compareKeys(x, y string) int {
 	if p.reverse {
-		slices.Reverse(list)
+		x, y = y, x
 	}
-	out := make([]S, 0, cmp.Or(min(p.perPage, len(list)), len(list)))
-	for _, e := range list {
-		if ok, err := p.passesFilter(e.item); err != nil {
-			return pageOfItems{}, err
-		} else if !ok {
-			continue
+	return strings.Compare(x, y)
+}
+
+// shownList is an answer that is written item by item.
+type shownList[S any] []S
+
+// eachItem iterates over the items.
+func (l shownList[S]) eachItem(yield func(any) bool) {
+	for i := range l {
+		if !yield(l[i]) {
+			return
 		}
-		if p.perPage > 0 && len(out) == p.perPage {
-			return pageOfItems{out, encodeToken(e.key, p.query)}, nil
-		}
-		out = append(out, show(e.item))
 	}
-	return pageOfItems{answer: out}, nil
 }
 
 // filterByPrefix iterates over the items whose id or name, which known returns, has the query's prefix.

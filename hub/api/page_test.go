@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -68,6 +69,39 @@ func jobIDs(stubs []*nomad.JobListStub) []string {
 		ids = append(ids, s.ID)
 	}
 	return ids
+}
+
+// The pages of lists in any order are the parts of the whole list in its order, and a page keeps few entries, however long
+// the list is.
+func TestPagesArePartsOfTheList(t *testing.T) {
+	draw := rand.New(rand.NewPCG(1, 1))
+	for range 500 {
+		perPage, reverse := draw.IntN(8), draw.IntN(2) == 0
+		keys := make([]string, draw.IntN(200))
+		for i, n := range draw.Perm(len(keys)) {
+			keys[i] = fmt.Sprintf("%03d", n)
+		}
+		var got []string
+		from, pages := "", 0
+		for {
+			page, next, kept := hubapi.PageOfKeys(keys, perPage, from, reverse)
+			got = append(got, page...)
+			if perPage > 0 && (kept > 8*perPage+8 || len(page) > perPage || next != "" && len(page) < perPage) {
+				t.Fatalf("%d of %d keys on a page of %d, %d entries kept", len(page), len(keys), perPage, kept)
+			}
+			if pages++; next == "" {
+				break
+			}
+			from = next
+		}
+		want := slices.Sorted(slices.Values(keys))
+		if reverse {
+			slices.Reverse(want)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("pages of %d, reverse %t: %v, want %v", perPage, reverse, got, want)
+		}
+	}
 }
 
 func TestListsPageFilterAndTurn(t *testing.T) {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -16,6 +17,9 @@ import (
 	"skerry/fleet"
 	"skerry/hub/state"
 )
+
+// answerPiece is about how many bytes of a list are written at once.
+const answerPiece = 64 << 10
 
 // query has the parameters that all reads share.
 type query struct {
@@ -316,13 +320,42 @@ func (a *API) writeAnswer(w http.ResponseWriter, r *http.Request, answer any) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	enc := json.NewEncoder(w)
+	indent := ""
 	if r.URL.Query().Has("pretty") {
-		enc.SetIndent("", "    ")
+		indent = "    "
 	}
-	if err := enc.Encode(answer); err != nil {
+	if err := writeJSON(w, answer, indent); err != nil {
 		a.cfg.Log.Debug("answer not written", "path", r.URL.Path, "error", err)
 	}
+}
+
+// writeJSON writes an answer as JSON. It writes a shownList item by item: the text of a whole list may need more memory
+// than a hub has.
+func writeJSON(w io.Writer, answer any, indent string) error {
+	list, isList := answer.(interface{ eachItem(yield func(any) bool) })
+	if !isList {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", indent)
+		return enc.Encode(answer)
+	}
+	line, encode := "", json.Marshal
+	if indent != "" {
+		line, encode = "\n", func(item any) ([]byte, error) { return json.MarshalIndent(item, indent, indent) }
+	}
+	out, before, end := bufio.NewWriterSize(w, answerPiece), "["+line, "[]\n"
+	for item := range list.eachItem {
+		b, err := encode(item)
+		if err != nil {
+			return err
+		}
+		out.WriteString(before + indent)
+		if _, err := out.Write(b); err != nil {
+			return err
+		}
+		before, end = ","+line, line+"]\n"
+	}
+	out.WriteString(end)
+	return out.Flush()
 }
 
 // writeError answers with an error's HTTP status, code, hint and text.

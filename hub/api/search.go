@@ -148,7 +148,7 @@ func eachSeen[T any](g *grant, items iter.Seq[T], f func(T) bool) {
 	}
 }
 
-// fuzzyMatcher collects the names that contain a text, by context.
+// fuzzyMatcher collects the names that contain a text, by context. It keeps the best ones, at most 4*maxFuzzy of a context.
 type fuzzyMatcher struct {
 	text  string // lower case
 	found map[string][]api.FuzzyMatch
@@ -158,7 +158,12 @@ type fuzzyMatcher struct {
 // objects that the name is in.
 func (f *fuzzyMatcher) matchName(context, name string, scope ...string) {
 	if strings.Contains(strings.ToLower(name), f.text) {
-		f.found[context] = append(f.found[context], api.FuzzyMatch{ID: name, Scope: scope})
+		found := append(f.found[context], api.FuzzyMatch{ID: name, Scope: scope})
+		if len(found) == 4*maxFuzzy {
+			f.sortMatches(found)
+			found = found[:maxFuzzy+1] // the last one says that there are more
+		}
+		f.found[context] = found
 	}
 }
 

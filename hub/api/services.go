@@ -70,11 +70,8 @@ func (a *API) listServices(v *state.View, r *http.Request, q query) (any, fleet.
 		}
 	}
 	p.filter = nil // it was applied to the registrations above
-	answer, err := cutPage(p, maps.Keys(tags), offeredService.pageKey, unchangedItem[offeredService])
-	if err == nil {
-		answer.answer = byNamespace(answer.answer.([]offeredService), tags)
-	}
-	return answer, index, err
+	list, next, err := cutItems(p, maps.Keys(tags), offeredService.pageKey)
+	return pageOfItems{byNamespace(list, tags), next}, index, err
 }
 
 // offeredService names a service. Several allocations may register it.
@@ -114,7 +111,7 @@ func (a *API) readService(v *state.View, r *http.Request, q query) (any, fleet.I
 	}
 	answer, err := page(r, filterByPrefix(q, named, registrationID), registrationKey, unchangedItem[*fleet.ServiceRegistration])
 	if err == nil && choose != "" {
-		answer.answer, err = chooseRegistrations(answer.answer.([]*fleet.ServiceRegistration), choose)
+		answer.answer, err = chooseRegistrations(answer.answer.(shownList[*fleet.ServiceRegistration]), choose)
 	}
 	return answer, index, err
 }
