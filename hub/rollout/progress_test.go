@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -100,48 +101,99 @@ func TestChangesBeforeASnapshotAreNotKnown(t *testing.T) {
 	}
 }
 
+// largeDeployment is a deployment with so many placed allocations, and what a watcher has counted of it.
+type largeDeployment struct {
+	*cluster
+	id       fleet.DeploymentID
+	allocs   []fleet.AllocID
+	progress *rollout.Progress
+	whole    int // how often a look read all allocations of the job
+}
+
+func newLargeDeployment(tb testing.TB, many int) *largeDeployment {
+	l := &largeDeployment{cluster: newCluster(tb)}
+	l.id = l.registerWithDeployment("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
+		g.Count, s.DesiredTotal, s.ProgressDeadline = many, many, time.Hour
+	})
+	var placed []fleet.Alloc
+	j, _ := l.View().Job("default", "web")
+	for range many {
+		id := fleet.AllocID(l.nextUUID("alloc"))
+		l.allocs = append(l.allocs, id)
+		placed = append(placed, fleet.Alloc{
+			ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
+			Name: "web.web[0]", DeploymentID: l.id, DeploymentStatus: &fleet.AllocDeployment{},
+		})
+	}
+	l.mustCommit(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: l.nowNano()})
+	l.progress = rollout.NewProgress().Update(l.View(), l.id)
+	return l
+}
+
+// markNextHealthy makes the allocation i healthy.
+func (l *largeDeployment) markNextHealthy(i int) {
+	l.mustCommit(state.AllocHealth{DeploymentID: l.id, Healthy: []fleet.AllocID{l.allocs[i%len(l.allocs)]}, Now: l.nowNano()})
+}
+
+// look does what a watcher does after a change.
+func (l *largeDeployment) look() {
+	view := l.View()
+	d, _ := view.Deployment(l.id)
+	before := l.progress
+	l.progress = l.progress.Update(view, l.id)
+	if l.progress != before {
+		l.whole++ // all were counted anew
+	}
+	p := rollout.SnapshotOf(view, d, allSuit, time.Now())
+	whole := p.Whole
+	p.Whole = func() []*fleet.Alloc { l.whole++; return whole() }
+	p.Progress, p.Seen, p.NewEval = l.progress, 1<<60, func() fleet.EvalID { return "e" }
+	rollout.Next(p)
+}
+
+// A look reads the allocation that changed, however many the deployment has: it neither reads all of them nor makes more
+// objects.
+func TestALookReadsWhatChanged(t *testing.T) {
+	objects := map[int]uint64{}
+	for _, many := range []int{100, 10_000} {
+		l := newLargeDeployment(t, many)
+		for i := range 10 {
+			before := l.View().Index()
+			l.markNextHealthy(i)
+			if changes, known := l.View().RolloutChanges(l.id, before); !known || len(changes) != 1 {
+				t.Fatalf("%d allocations: one change is read as %d, known: %t", many, len(changes), known)
+			}
+			var from, to runtime.MemStats
+			runtime.ReadMemStats(&from)
+			l.look()
+			runtime.ReadMemStats(&to)
+			objects[many] += to.Mallocs - from.Mallocs
+		}
+		if l.whole > 0 {
+			t.Errorf("%d allocations: 10 looks read all of them %d times", many, l.whole)
+		}
+	}
+	if objects[10_000] > 2*objects[100] {
+		t.Errorf("10 looks make %d objects for 10,000 allocations, and %d for 100", objects[10_000], objects[100])
+	}
+}
+
 // BenchmarkLook is what a watcher does when one allocation of a deployment became healthy:
 // the time for 50,000 is that for 100. Whole is what it would be if all were read.
 func BenchmarkLook(b *testing.B) {
 	for _, many := range []int{100, 1_000, 10_000, 50_000} {
-		c := newCluster(b)
-		d := c.registerWithDeployment("web", "1", func(g *fleet.TaskGroup, s *fleet.DeploymentState) {
-			g.Count, s.DesiredTotal, s.ProgressDeadline = many, many, time.Hour
-		})
-		var all []fleet.AllocID
-		var placed []fleet.Alloc
-		j, _ := c.View().Job("default", "web")
-		for range many {
-			id := fleet.AllocID(c.nextUUID("alloc"))
-			all = append(all, id)
-			placed = append(placed, fleet.Alloc{
-				ID: id, Namespace: "default", NodeID: node, JobID: j.ID, JobVersion: j.Version, JobHash: j.SpecHash, TaskGroup: "web",
-				Name: "web.web[0]", DeploymentID: d, DeploymentStatus: &fleet.AllocDeployment{},
-			})
-		}
-		c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeAllocation: map[fleet.NodeID][]fleet.Alloc{node: placed}}, Now: c.nowNano()})
-		progress := rollout.NewProgress().Update(c.View(), d)
-		look := func() {
-			view := c.View()
-			progress = progress.Update(view, d)
-			job, _ := view.Job("default", "web")
-			dep, _ := view.Deployment(d)
-			rollout.Next(rollout.DeploymentSnapshot{
-				Deployment: dep, Job: job, Progress: progress, Alloc: view.Alloc, Now: time.Now(), Seen: 1 << 60,
-				NewEval: func() fleet.EvalID { return "e" },
-			})
-		}
+		l := newLargeDeployment(b, many)
 		b.Run(fmt.Sprintf("changed/%d", many), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				b.StopTimer()
-				c.mustCommit(state.AllocHealth{DeploymentID: d, Healthy: []fleet.AllocID{all[i%many]}, Now: c.nowNano()})
+				l.markNextHealthy(i)
 				b.StartTimer()
-				look()
+				l.look()
 			}
 		})
 		b.Run(fmt.Sprintf("whole/%d", many), func(b *testing.B) {
 			for b.Loop() {
-				rollout.NewProgress(slices.Collect(c.View().AllocsByDeployment(d))...)
+				rollout.NewProgress(slices.Collect(l.View().AllocsByDeployment(l.id))...)
 			}
 		})
 	}
