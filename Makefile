@@ -114,6 +114,9 @@ benchmarks: build ## the tables of docs/benchmarks.md: an hour, as root, on a ma
 	bin/skerry-chaos run reboot --bin bin --driver $(EVERY_DRIVER) --boots 20 --secrets --table docs/benchmarks.md
 	bin/skerry-chaos run registrations --bin bin --table docs/benchmarks.md
 	bin/skerry-chaos run registrations --bin bin --hubs 1 --table docs/benchmarks.md
+	bin/skerry-chaos run placement --bin bin --edges 1000 --table docs/benchmarks.md
+	bin/skerry-chaos run placement --bin bin --table docs/benchmarks.md
+	bin/skerry-chaos run placement --bin bin --cpu 40000 --table docs/benchmarks.md
 
 measure: ## how the source reads: names, documentation, imports, size
 	@go run ./internal/measure

@@ -16,13 +16,15 @@ import (
 // Placement starts many edges at once, registers one large job, and measures the duration of each
 // step. The hubs are processes; the edges live in this process and run simulated tasks.
 type Placement struct {
-	Ground // with the network of faultnet.NewPlain
-	Hubs   int
-	Edges  int
-	CPU    int // MHz of each edge
-	Count  int // number of the job's allocations, each of 100 MHz and 10 MB
-	// HubFlags are added to the hubs' command lines.
-	HubFlags []string
+	Ground       // with the network of faultnet.NewPlain
+	Hubs         int
+	Edges        int
+	CPU          int           // MHz of each edge
+	Count        int           // number of the job's allocations, each of 100 MHz and 10 MB
+	ReadyWithin  time.Duration // longest time from the start of the edges until all are ready; 0: not limited
+	PlacedWithin time.Duration // longest time from the registration until all allocations are placed; 0: not limited
+	HubFlags     []string      // added to the hubs' command lines
+	Table        string        // file whose table "placement-EDGES-CPU" is replaced by the results; "": none
 }
 
 // Resources of each allocation of a Placement.
@@ -31,7 +33,8 @@ const (
 	placementMemoryMB = 10
 )
 
-// Run starts the fleet, measures, and prints the durations.
+// Run starts the fleet, measures, and prints each duration beside its limit. The error is ErrViolated if a duration
+// exceeds its limit.
 func (p Placement) Run(ctx context.Context) error {
 	if p.Hubs < 1 || p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
 		return errors.New("a placement needs at least one hub, one edge, one MHz and one allocation")
@@ -43,23 +46,51 @@ func (p Placement) Run(ctx context.Context) error {
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	return p.runOnFleet(ctx, cluster.Config{Hubs: p.Hubs, HubFlags: p.HubFlags}, func(s *fleetRun) error {
-		return s.withSwarm(ctx, edges, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges) })
+	found := &placementFigures{Ground: p.Ground, table: p.newTable("what", "measured", "at most")}
+	err := p.runOnFleet(ctx, cluster.Config{Hubs: p.Hubs, HubFlags: p.HubFlags}, func(s *fleetRun) error {
+		return s.withSwarm(ctx, edges, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges, found) })
 	})
+	if err != nil {
+		return err
+	}
+	about := fmt.Sprintf("%d edges of %d MHz, one job of %d allocations, hubs: %d", p.Edges, p.CPU, p.Count, p.Hubs)
+	return errors.Join(append(found.exceeded, found.table.replaceIn(p.Table, fmt.Sprintf("placement-%d-%d", p.Edges, p.CPU), about))...)
+}
+
+// placementFigures are the durations of a Placement, each beside its limit.
+type placementFigures struct {
+	Ground
+	table    *figureTable
+	exceeded []error // ErrViolated for each duration above its limit
+}
+
+// addDuration prints the time since `since` beside its limit (0: none), and adds a row to the table.
+func (f *placementFigures) addDuration(what string, since time.Time, limit time.Duration) {
+	took, most := time.Since(since), "-"
+	if limit > 0 {
+		most = seconds(limit)
+	}
+	f.printLine("  %-44s %9s   (at most %s)", what, seconds(took), most)
+	f.table.addRow(what, seconds(took), most)
+	if limit > 0 && took > limit {
+		f.exceeded = append(f.exceeded, fmt.Errorf("%w: %s after %s, at most %s", ErrViolated, what, seconds(took), most))
+	}
 }
 
 // measurePhases measures until the edges are ready, the job is registered, all allocations are
 // placed, and the hubs report all of them as running.
-func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm) error {
-	if err := p.awaitSwarm(ctx, edges, enrolBound, "edges joined together, all ready", time.Now(), allReady); err != nil {
+func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.Swarm, found *placementFigures) error {
+	began, ready := time.Now(), "edges joined together, all ready"
+	if err := waitForSwarm(ctx, edges, enrolBound, ready, allReady); err != nil {
 		return err
 	}
+	found.addDuration(ready, began, p.ReadyWithin)
 	job := p.largeJob()
-	began := time.Now()
+	began = time.Now()
 	if err := s.registerAtAnyHub(ctx, job); err != nil {
 		return err
 	}
-	p.sayDuration("job registered", began)
+	found.addDuration("job registered", began, 0)
 	hub := s.fleet.Hubs[0]
 	err := cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
 		placed, err := p.countPlaced(ctx, hub, job.ID)
@@ -74,13 +105,14 @@ func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.
 	if err != nil {
 		return err
 	}
-	p.sayDuration(fmt.Sprintf("%d allocations placed", p.Count), began)
-	err = p.awaitSwarm(ctx, edges, placeBound, "all seen running by the hubs", began,
-		func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges })
+	found.addDuration(fmt.Sprintf("%d allocations placed", p.Count), began, p.PlacedWithin)
+	running := "all seen running by the hubs"
+	err = waitForSwarm(ctx, edges, placeBound, running, func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges })
 	if err != nil {
 		return err
 	}
-	return p.saySpread(ctx, hub)
+	found.addDuration(running, began, 0)
+	return p.saySpread(ctx, hub, found.table)
 }
 
 // largeJob returns a job with one group of p.Count small allocations.
@@ -112,8 +144,8 @@ func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.J
 	return placed, nil
 }
 
-// saySpread prints the number of edges with allocations, and the largest number on one edge.
-func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
+// saySpread prints the number of edges with allocations and the largest number on one edge, and adds them to the table.
+func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub, table *figureTable) error {
 	all, err := hub.Allocs(ctx)
 	if err != nil {
 		return err
@@ -124,5 +156,7 @@ func (p Placement) saySpread(ctx context.Context, hub *cluster.Hub) error {
 		fullest = max(fullest, on[a.NodeID])
 	}
 	p.printLine("  on %d edges; the fullest has %d", len(on), fullest)
+	table.addRow("edges with allocations", fmt.Sprint(len(on)), "-")
+	table.addRow("allocations on the fullest edge", fmt.Sprint(fullest), "-")
 	return nil
 }

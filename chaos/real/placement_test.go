@@ -2,27 +2,44 @@ package real_test
 
 import (
 	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"skerry/chaos/faultnet"
 	"skerry/chaos/real"
 )
 
-// TestPlacement places a large job, and checks the printed summary.
+// TestPlacement places a large job, and checks the printed summary, the table, and that a limit that is exceeded fails the
+// run after everything is printed.
 func TestPlacement(t *testing.T) {
 	t.Parallel()
 	g, _ := mustGround(t)
 	var said bytes.Buffer
 	g.Net, g.Out = faultnet.NewPlain(), &said
-	p := real.Placement{Ground: g, Hubs: 1, Edges: 10, CPU: 2000, Count: 150}
-	if err := p.Run(t.Context()); err != nil {
+	table := filepath.Join(t.TempDir(), "benchmarks.md")
+	if err := os.WriteFile(table, []byte("<!-- placement-10-2000 -->\n<!-- /placement-10-2000 -->\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"edges joined together, all ready", "150 allocations placed", "all seen running by the hubs", "the fullest has 20"} {
+	p := real.Placement{Ground: g, Hubs: 1, Edges: 10, CPU: 2000, Count: 150, ReadyWithin: time.Hour, PlacedWithin: time.Nanosecond, Table: table}
+	err := p.Run(t.Context())
+	if !errors.Is(err, real.ErrViolated) || !strings.Contains(err.Error(), "150 allocations placed after") || strings.Contains(err.Error(), "ready") {
+		t.Errorf("one limit of two is exceeded: %v", err)
+	}
+	for _, want := range []string{"edges joined together, all ready", "(at most 3600.00 s)", "150 allocations placed", "all seen running by the hubs", "the fullest has 20"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, said.String())
 		}
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows := strings.Count(string(text), " s | "); rows != 4 || !strings.Contains(string(text), "| allocations on the fullest edge | 20 | - |") {
+		t.Errorf("the table has %d durations, want 4, and the fullest edge:\n%s", rows, text)
 	}
 	p.Count = 201
 	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "have room for 200") {

@@ -34,13 +34,19 @@ func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(co
 // awaitSwarm waits up to bound until done holds for the swarm's totals, and prints the time since
 // `since`.
 func (g Ground) awaitSwarm(ctx context.Context, edges *swarm.Swarm, bound time.Duration, what string, since time.Time, done func(swarm.Totals) bool) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
-	defer cancel()
-	if _, err := edges.Await(ctx, what, done); err != nil {
+	if err := waitForSwarm(ctx, edges, bound, what, done); err != nil {
 		return err
 	}
 	g.sayDuration(what, since)
 	return nil
+}
+
+// waitForSwarm waits up to bound until done holds for the swarm's totals.
+func waitForSwarm(ctx context.Context, edges *swarm.Swarm, bound time.Duration, what string, done func(swarm.Totals) bool) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("not within %s", bound))
+	defer cancel()
+	_, err := edges.Await(ctx, what, done)
+	return err
 }
 
 // allReady reports whether all edges of a swarm are ready.

@@ -102,7 +102,7 @@ func checkDrivers(names []string) error {
 // placementCommand returns `run placement`.
 func placementCommand(s *runFlags) *cobra.Command {
 	var p real.Placement
-	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took",
+	c := s.plainNetworkCommand("placement", "Start many edges at once, place one large job on them, and say how long each took, beside its limit",
 		func(ctx context.Context, g real.Ground) error {
 			p.Ground = g
 			return p.Run(ctx)
@@ -113,6 +113,9 @@ func placementCommand(s *runFlags) *cobra.Command {
 	f.IntVar(&p.CPU, "cpu", 4000, "MHz of each edge")
 	f.StringSliceVar(&p.HubFlags, "hub-flag", nil, "flag that is added to the hubs' command lines; may be repeated")
 	f.IntVar(&p.Count, "count", 10000, "allocations of the job, each of 100 MHz")
+	f.DurationVar(&p.ReadyWithin, "ready-within", 10*time.Second, "longest time from the start of the edges until all are ready; 0: not limited")
+	f.DurationVar(&p.PlacedWithin, "placed-within", 2*time.Second, "longest time from the registration until all allocations are placed; 0: not limited")
+	f.StringVar(&p.Table, "table", "", "file whose table is replaced by the results, such as docs/benchmarks.md")
 	return c
 }
 
