@@ -70,7 +70,8 @@ type campaignRun struct {
 
 	management string              // secret of the management token
 	siteCode   api.CreatedSiteCode // of a person on any site
-	searches   int                 // number of searches for secrets
+	lastSearch time.Time           // start of the last search for secrets in the middle of the run
+	searches   int                 // number of searches
 	searched   int                 // number of files in all of them
 	searchTime time.Duration       // of all of them
 	searchErr  error               // the first error of a search

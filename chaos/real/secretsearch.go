@@ -19,8 +19,12 @@ var profiles = []string{
 	"allocs?debug=1", "block?debug=1", "goroutine?debug=2", "heap?debug=1", "mutex?debug=1", "threadcreate?debug=1", "heap", "trace?seconds=1",
 }
 
-// answersBound is the longest time in which a hub answers what is searched at the end.
-const answersBound = 30 * time.Second
+const (
+	// searchEvery is the shortest time between two searches in the middle of a run.
+	searchEvery = time.Minute
+	// answersBound is the longest time in which a hub answers what is searched at the end.
+	answersBound = 30 * time.Second
+)
 
 // searchSecrets searches everything that the members have written for the run's secrets in clear: their data and its copies, the
 // output of their programs, and the command lines of all processes.
@@ -76,9 +80,13 @@ func (s *campaignRun) turnAccessOn(ctx context.Context) error {
 }
 
 // judgeSecrets uses the site code on each edge, has everything that members have written searched for secrets, and passes the result to
-// the monitor.
+// the monitor. It does nothing within searchEvery of the last time: there are rounds of a few seconds.
 func (s *campaignRun) judgeSecrets(ctx context.Context) {
+	if !s.lastSearch.IsZero() && time.Since(s.lastSearch) < searchEvery {
+		return
+	}
 	began := time.Now()
+	s.lastSearch = began
 	for _, e := range s.fleet.Edges {
 		soon, cancel := context.WithTimeout(ctx, lookBound)
 		_, _ = e.Local().WithSiteCode(s.siteCode.Code).Status(soon) // whatever the answer is, the code is in it or in a log
