@@ -31,57 +31,77 @@ type Recorder struct {
 // Observe judges an observation and writes it, with the present time. It also records the violations that it
 // shows.
 func (r *Recorder) Observe(o check.Observation) {
-	r.Violate(r.judgeAndWrite(history.Record{Observation: o}, func(at time.Duration) []check.Violation {
+	r.judgeAndWrite(history.Record{Observation: o}, func(at time.Duration) []check.Violation {
 		if r.Monitor == nil {
 			return nil
 		}
 		o.At = at
 		return r.Monitor.Observe(o)
-	})...)
+	})
 }
 
 // JudgeQuiet judges and writes a snapshot of a fleet that has nothing left to do, in the middle of a run.
 // Monitor must not be nil.
 func (r *Recorder) JudgeQuiet(p check.FleetSnapshot) {
-	r.Violate(r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p}}, func(at time.Duration) []check.Violation {
+	r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: p}}, func(at time.Duration) []check.Violation {
 		return r.Monitor.Quiet(at, p)
-	})...)
+	})
 }
 
 // JudgeEnd finishes the Monitor with the run's last snapshot (zero: none), writes that, and records the violations that
 // are new. Monitor must not be nil.
 func (r *Recorder) JudgeEnd(last check.FleetSnapshot) {
-	r.Violate(r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: last, Final: true}}, func(at time.Duration) []check.Violation {
+	r.judgeAndWrite(history.Record{Picture: &history.FleetSnapshot{FleetSnapshot: last, Final: true}}, func(at time.Duration) []check.Violation {
 		known := len(r.Monitor.Violations())
 		all := r.Monitor.Finish(at, last)
 		return all[min(known, len(all)):]
-	})...)
+	})
 }
 
-// judgeAndWrite has something judged, and writes it with the time at which it was judged.
-func (r *Recorder) judgeAndWrite(rec history.Record, judge func(at time.Duration) []check.Violation) []check.Violation {
+// judgeAndWrite has something judged, writes it with the time at which it was judged, and records the violations that it shows before
+// anything else is judged: whoever judges the history finds them in the same order.
+func (r *Recorder) judgeAndWrite(rec history.Record, judge func(at time.Duration) []check.Violation) {
 	r.order.Lock()
-	defer r.order.Unlock()
 	r.last = max(r.last, r.Clock())
-	found := judge(r.last)
+	found := slices.Clone(judge(r.last)) // keepLocked changes it
 	r.writeLocked(rec)
-	return found
+	r.keepLocked(found)
+	r.order.Unlock()
+	r.callFound(found)
 }
 
 // Violate records violations: it keeps and writes them, and calls Found. A violation without a time gets the
 // present one.
 func (r *Recorder) Violate(found ...check.Violation) {
-	for _, v := range found {
-		if v.At == 0 {
-			v.At = r.Clock()
+	if len(found) == 0 {
+		return
+	}
+	found = slices.Clone(found)
+	r.order.Lock()
+	r.last = max(r.last, r.Clock())
+	r.keepLocked(found)
+	r.order.Unlock()
+	r.callFound(found)
+}
+
+// keepLocked keeps violations and writes them, with the time last for those without one. The caller holds order.
+func (r *Recorder) keepLocked(found []check.Violation) {
+	for i := range found {
+		if found[i].At == 0 {
+			found[i].At = r.last
 		}
+		v := found[i]
 		r.mu.Lock()
 		r.violations = append(r.violations, v)
 		r.mu.Unlock()
-		r.Write(history.Record{Violation: &v})
-		if r.Found != nil {
-			r.Found(v)
-		}
+		r.writeLocked(history.Record{Violation: &v})
+	}
+}
+
+// callFound calls Found with each violation.
+func (r *Recorder) callFound(found []check.Violation) {
+	for i := 0; i < len(found) && r.Found != nil; i++ {
+		r.Found(found[i])
 	}
 }
 
