@@ -37,6 +37,9 @@ type Config struct {
 	Runners func(m Machine) (contract.New, error)
 	// Contents is called once, by Open, and returns what fetches for jobs before a rollout begins; nil: nothing does.
 	Contents func(m Machine) prefetch.Contents
+	// KeptTemplates lists the rendered templates of a group that runners keep in an allocation's folder of DATA/tasks; nil: there
+	// are none.
+	KeptTemplates func(dir string, g *fleet.TaskGroup) []fleet.KeptTemplate
 	// Describe is called once, by Open, with the configured fields of the node (id, name, datacenter, pool,
 	// class, meta, version). It returns the Describer: a *fingerprint.Fingerprinter, or a simulated one.
 	Describe func(configured fleet.Node) (Describer, error)

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"skerry/edge/local"
-	"skerry/edge/templates"
 	"skerry/fleet"
 	"skerry/syncproto/nodekey"
 )
@@ -19,7 +18,9 @@ func (a agent) addKeptCopies(one *local.Alloc, of *fleet.Alloc) {
 		}
 		one.Identities = append(one.Identities, token)
 	}
-	one.Templates = templates.Kept(a.e.dir.File(tasksDir, string(of.ID)), of.Group())
+	if a.e.cfg.KeptTemplates != nil {
+		one.Templates = a.e.cfg.KeptTemplates(a.e.dir.File(tasksDir, string(of.ID)), of.Group())
+	}
 	if ended := (fleet.Alloc{ClientStatus: one.ClientStatus}); !ended.ClientTerminal() {
 		one.Variables = a.e.variables.Kept(of.Namespace, of.VariablePaths(""))
 	}

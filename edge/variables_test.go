@@ -64,6 +64,13 @@ func TestVariablesWithoutALink(t *testing.T) {
 		var machine edge.Machine
 		makeRunners := cfg.Runners
 		cfg.Runners = func(given edge.Machine) (contract.New, error) { machine = given; return makeRunners(given) }
+		kept := fleet.KeptTemplate{Task: "t", Name: "template 1", Rendered: time.Unix(int64(i), 0).UTC()}
+		cfg.KeptTemplates = func(of string, g *fleet.TaskGroup) []fleet.KeptTemplate {
+			if of != filepath.Join(dir, "tasks", string(shop)) || g == nil || g.Name != "g" {
+				t.Errorf("asked for the templates of group %v in %s", g, of)
+			}
+			return []fleet.KeptTemplate{kept}
+		}
 		l := mustStart(t, cfg)
 		mustRecover(t, l)
 		hook := templates.NewHook(templates.Config{
@@ -96,6 +103,9 @@ func TestVariablesWithoutALink(t *testing.T) {
 		}
 		if got, want := s.Allocs[0].Variables, []fleet.VariableMeta{{Path: "nomad/jobs/shop", ModifyIndex: 7, ModifyTime: storedAt}}; !slices.Equal(got, want) {
 			t.Errorf("boot %d: the status has the variables %+v, want %+v", i, got, want)
+		}
+		if got := s.Allocs[0].Templates; !slices.Equal(got, []fleet.KeptTemplate{kept}) {
+			t.Errorf("boot %d: the status has the templates %+v, want %+v", i, got, kept)
 		}
 		if err := l.stop(); err != nil {
 			t.Fatal(err)

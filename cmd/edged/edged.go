@@ -293,6 +293,7 @@ func (f *Flags) EdgeConfig(log *slog.Logger, version string) (cfg edge.Config, e
 		removeOldSecrets(secrets, m.Ended, log)
 		return newRunners(m, known, kinds, secrets, networks, f.DeniedDrivers)
 	}
+	cfg.KeptTemplates = templates.Kept
 	cfg.Contents = func(m edge.Machine) prefetch.Contents {
 		return artifacts.NewPrefetcher(newFetcher(m), m.Node, known)
 	}
