@@ -88,7 +88,7 @@ var invariants = [...]struct{ slug, statement string }{
 	SiteBudget:           {"site-budget", "no plan takes down more at a site than max_unavailable_per_site"},
 	Deferred:             {"deferred", "allocations on absent nodes are deferred: no rollout fails because of them, or ends before wait_for allows it"},
 	NoneBetween:          {"none-between", "an edge gets the newest version, and none between its old one and the newest"},
-	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, without overlap if it prohibits that; a dispatch is done once"},
+	LaunchedOnce:         {"launched-once", "a periodic job is launched once for each time, without overlap if it prohibits that; a dispatch is done once, with the payload and the meta that were given"},
 	DrainsEnd:            {"drains-end", "a drain ends by its deadline, and no allocation is desired on the node then"},
 	DeploymentsEnd:       {"deployments-end", "every deployment ends"},
 	Windows:              {"windows", "an edge begins no update outside of its windows, also out of reach"},

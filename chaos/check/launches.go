@@ -8,29 +8,15 @@ import (
 	"skerry/fleet"
 )
 
-// launches checks that a periodic job is launched once for each time, without overlap if it prohibits that, and that a
-// dispatch with a used token makes no second child.
+// launches checks that a periodic job is launched once for each time, without overlap if it prohibits that.
 type launches struct {
-	children   map[fleet.JobID]time.Duration // when each child was launched
-	terms      map[fleet.JobID]uint64        // the term of each job's last launch
-	dispatched map[dispatch]child
+	children map[fleet.JobID]time.Duration // when each child was launched
+	terms    map[fleet.JobID]uint64        // the term of each job's last launch
 }
 
-// dispatch identifies a request to dispatch a job. A client may repeat it with the same token.
-type dispatch struct {
-	job   fleet.JobID
-	token string
-}
-
-// child is the job that a dispatch made, and when it was observed.
-type child struct {
-	id fleet.JobID
-	at time.Duration
-}
-
-// newLaunches returns the checker of periodic launches and dispatches.
+// newLaunches returns the checker of periodic launches.
 func newLaunches() checker {
-	t := &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}, dispatched: map[dispatch]child{}}
+	t := &launches{children: map[fleet.JobID]time.Duration{}, terms: map[fleet.JobID]uint64{}}
 	return checker{state: t, entry: t.judgeEntryLaunches, rewind: t.forgetLaunches, tick: t.forgetOldLaunches}
 }
 
@@ -38,31 +24,17 @@ func newLaunches() checker {
 func (t *launches) forgetLaunches(*runContext) {
 	clear(t.children)
 	clear(t.terms)
-	clear(t.dispatched)
 }
 
-// judgeEntryLaunches judges the dispatch and the launch of an entry, if any.
+// judgeEntryLaunches judges the launch that an entry makes.
 func (t *launches) judgeEntryLaunches(s *runContext, a *Applied) {
-	if d := a.Effects.Dispatched; d != nil {
-		t.judgeDispatch(s, *d)
-	}
 	if l := a.Effects.Launched; l != nil {
 		t.judgeLaunch(s, a.Term, l)
 	}
 }
 
-// judgeDispatch reports a dispatch whose token was answered with another child before.
-func (t *launches) judgeDispatch(s *runContext, d Dispatch) {
-	s.countJudgement(LaunchedOnce)
-	asked := dispatch{d.Job, d.Token}
-	if first, again := t.dispatched[asked]; again && first.id != d.Child {
-		s.reportViolation(LaunchedOnce, string(d.Job), "%s is dispatched with the token with which %s was dispatched at %s", d.Child, first.id, first.at)
-	}
-	t.dispatched[asked] = child{d.Child, s.now}
-}
-
-// judgeLaunch reports a child that was launched before, and one that is launched while earlier ones run and the
-// job prohibits overlap.
+// judgeLaunch reports a child that was launched before, and one that is launched while earlier ones run and the job
+// prohibits overlap.
 func (t *launches) judgeLaunch(s *runContext, term uint64, l *Launch) {
 	s.countJudgement(LaunchedOnce)
 	if at, again := t.children[l.Child]; again {
@@ -81,8 +53,7 @@ func (t *launches) judgeLaunch(s *runContext, term uint64, l *Launch) {
 // keptLaunches is the time for which a launch or a dispatch is remembered. A mistaken repetition comes soon.
 const keptLaunches = 24 * time.Hour
 
-// forgetOldLaunches drops launches and dispatches that are older than keptLaunches.
+// forgetOldLaunches drops launches that are older than keptLaunches.
 func (t *launches) forgetOldLaunches(s *runContext) {
 	maps.DeleteFunc(t.children, func(_ fleet.JobID, at time.Duration) bool { return s.now-at > keptLaunches })
-	maps.DeleteFunc(t.dispatched, func(_ dispatch, c child) bool { return s.now-c.at > keptLaunches })
 }

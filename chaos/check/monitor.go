@@ -87,6 +87,8 @@ type checker struct {
 	answer    func(*runContext, *Answer)
 	audit     func(*runContext, *Audit)
 	siteCode  func(*runContext, *SiteCodeUse)
+	dispatch  func(*runContext, *DispatchCall)
+	given     func(*runContext, *GivenInput)
 	fault     func(*runContext, *Fault)
 	rewind    func(*runContext)                 // a fault with the effect Rewinds begins or ends
 	tick      func(*runContext)                 // about once a second of the run's time
@@ -128,6 +130,8 @@ func (c *checker) handleObservation(s *runContext, o *Observation) {
 	callFor(c.answer, s, o.Answer)
 	callFor(c.audit, s, o.Audit)
 	callFor(c.siteCode, s, o.SiteCode)
+	callFor(c.dispatch, s, o.Dispatch)
+	callFor(c.given, s, o.Given)
 	if o.Operation != nil {
 		callFor(c.operation, s, o)
 	}
@@ -154,7 +158,7 @@ func NewMonitor(limits Limits) *Monitor {
 	run := newRunContext(limits.withDefaults())
 	return &Monitor{run: run, checkers: []checker{
 		run.nodes.newChecker(), newReplicas(), newDelivery(), newHistories(), newStops(), newBoots(), newInstances(), newStanding(), newDecisions(),
-		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(),
+		newDeadlines(), newRefusals(), newRowsDue(), newDials(), newUsages(), newClients(), newSightings(), newRollouts(), newLaunches(), newDispatches(),
 		newDrains(), newWindows(), newCatalogue(), newRunning(), newHolds(), newSecrets(), newIdentities(), newPermits(), newAudits(), newSiteCodes(),
 	}}
 }

@@ -1,6 +1,10 @@
 package check
 
 import (
+	"fmt"
+	"hash/crc32"
+	"maps"
+	"slices"
 	"time"
 
 	"skerry/fleet"
@@ -34,6 +38,8 @@ type Observation struct {
 	Answer    *Answer             `json:",omitempty"`
 	Audit     *Audit              `json:",omitempty"`
 	SiteCode  *SiteCodeUse        `json:",omitempty"`
+	Dispatch  *DispatchCall       `json:",omitempty"`
+	Given     *GivenInput         `json:",omitempty"`
 }
 
 // Probe is a request with a token that does not give what it requires, and the status of its answer; 0: there was none.
@@ -273,6 +279,33 @@ type Launch struct {
 type Dispatch struct {
 	Job, Child fleet.JobID
 	Token      string
+	Input      string `json:",omitempty"` // of Child, see DescribeInput
+	Children   int    `json:",omitempty"` // number of the job's children with this token, after the entry
+}
+
+// DispatchCall is a dispatch of a job by a user: before the first call, and again when a hub has acknowledged it.
+type DispatchCall struct {
+	Job   fleet.JobID
+	Token string
+	Input string      // what the user gives, see DescribeInput
+	Flaw  string      `json:",omitempty"` // why hubs have to refuse it; "": they do not
+	Child fleet.JobID `json:",omitempty"` // by the acknowledgement; "": there is none yet
+}
+
+// GivenInput is what a task of a dispatched job finds when it starts.
+type GivenInput struct {
+	Edge  string
+	Child fleet.JobID
+	Input string // see DescribeInput
+}
+
+// DescribeInput describes the payload and the meta of a dispatch: equal ones have the same description.
+func DescribeInput(payload []byte, meta map[string]string) string {
+	var pairs []string
+	for _, key := range slices.Sorted(maps.Keys(meta)) {
+		pairs = append(pairs, key+"="+meta[key])
+	}
+	return fmt.Sprintf("a payload of %d bytes (%08x), meta %q", len(payload), crc32.ChecksumIEEE(payload), pairs)
 }
 
 // Drain is the change that an entry makes to the drain of a node.

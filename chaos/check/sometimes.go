@@ -44,6 +44,8 @@ const (
 	BranchPromoted              Branch = "canary promoted"
 	BranchDrainDeadlined        Branch = "drain ended by its deadline"
 	BranchLaunchedByNext        Branch = "periodic launch after a leader change"
+	BranchDispatchRepeated      Branch = "dispatch repeated with its token"
+	BranchDispatchGiven         Branch = "dispatch whose input reached a task"
 	BranchWindowAway            Branch = "update begun in its window, out of reach"
 	BranchHeldAcrossStart       Branch = "stop on site held over a start without a link"
 	BranchHoldOverruled         Branch = "stop on site overruled by a newer version"
@@ -64,6 +66,7 @@ func Branches() []Branch {
 		BranchStopDeadline, BranchSnapshotInstalled, BranchLeaderChanged, BranchBackoffAtCap, BranchRebound,
 		BranchClusterWentBack, BranchClockMoved, BranchUnknownOutcome, BranchConflict, BranchMassRejoin,
 		BranchFinishedDeferred, BranchStraightToNewest, BranchPromoted, BranchDrainDeadlined, BranchLaunchedByNext,
+		BranchDispatchRepeated, BranchDispatchGiven,
 		BranchHeldAcrossStart, BranchVariableKept, BranchVariableCaughtUp, BranchIdentityExpired, BranchIdentityOffline,
 	}
 }

@@ -81,7 +81,7 @@ type violationCase struct {
 // other. Every invariant is broken at least once.
 func TestEachInvariantIsFoundBroken(t *testing.T) {
 	broken := map[check.Invariant]bool{}
-	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inRollouts(), inTheLog(), inRunning(), inHolds(), inSecrets(), inIdentities(), inAccess(), inSiteCodes()) {
+	for _, c := range slices.Concat(inJournals(), inSessions(), onMachines(), inDecisions(), inRollouts(), inTheLog(), inRunning(), inHolds(), inSecrets(), inIdentities(), inAccess(), inSiteCodes(), inDispatches()) {
 		broken[c.want] = true
 		t.Run(c.want.Slug()+": "+c.name, func(t *testing.T) {
 			p := newViolationHarness(t, c.d)

@@ -140,17 +140,6 @@ func (u *Users) promoteAt(ctx context.Context, h hubclient.Hub, id fleet.JobID) 
 	return err == nil, err
 }
 
-// dispatchJob dispatches a parameterized job once: it repeats the call with the same token until a hub
-// acknowledges it.
-func (u *Users) dispatchJob(ctx context.Context, s schedule.Step) error {
-	token := fmt.Sprintf("%d-%s", u.Schedule.Seed, s.At)
-	_, err := u.askUntilAcked(ctx, s, func(ctx context.Context, h hubclient.Hub) error {
-		_, err := h.DispatchJob(ctx, s.Job, token, api.JobDispatchRequest{})
-		return err
-	})
-	return err
-}
-
 // playJobStep brings a job to the state that the schedule has after a step. It calls the hubs in turn until one
 // acknowledges.
 func (u *Users) playJobStep(ctx context.Context, s schedule.Step) error {

@@ -92,6 +92,8 @@ func everything() []history.Record {
 		seen(9, check.Observation{Delivered: &check.DeliveredVariables{Edge: "edge-1", Paths: []string{"a/b"}}}),
 		seen(9, check.Observation{Search: &check.SecretSearch{Who: "edge-1", Files: 3, Found: []string{"journal.db"}}}),
 		seen(9, check.Observation{SiteCode: &check.SiteCodeUse{Code: "k7m2", What: check.SiteCodeTried, Edge: "edge-1", Capability: "read", Allowed: true}}),
+		seen(9, check.Observation{Dispatch: &check.DispatchCall{Job: "errand", Token: "t", Input: "i", Flaw: "payload", Child: "errand/dispatch-1"}}),
+		seen(9, check.Observation{Given: &check.GivenInput{Edge: "edge-1", Child: "errand/dispatch-1", Input: "i"}}),
 		seen(9, check.Observation{Probe: &check.Probe{Hub: "hub-1", Token: "no token", Attempt: "read a job", Status: 403}}),
 		seen(9, check.Observation{Answer: &check.Answer{Hub: "hub-1", Verb: "PUT", Object: "/v1/jobs", Status: 200, Index: 9, Took: time.Second}}),
 		seen(9, check.Observation{Audit: &check.Audit{Hub: "hub-1", Entries: []check.AuditEntry{{Verb: "PUT", Object: "/v1/jobs", Status: 200, Index: 9}}}}),

@@ -94,6 +94,7 @@ func (r *Record) observationCount() int {
 		r.Applied != nil, r.Hub != nil, r.Edge != nil, r.Process != nil, r.Task != nil, r.Job != nil, r.Refused != nil,
 		r.Dial != nil, r.Fault != nil, r.Operation != nil, r.Request != nil, r.Usage != nil, r.Snapshot != nil,
 		r.Variable != nil, r.Held != nil, r.Identity != nil, r.Delivered != nil, r.Search != nil, r.Probe != nil, r.Answer != nil, r.Audit != nil, r.SiteCode != nil,
+		r.Dispatch != nil, r.Given != nil,
 	)
 }
 

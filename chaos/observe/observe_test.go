@@ -122,8 +122,10 @@ func (p *pair) dispatchTwice() {
 	for _, id := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-2"} {
 		child := stored.Child(id, time.Unix(0, 1))
 		child.Dispatched, child.DispatchIdempotencyToken = true, "once"
+		child.Payload, child.Meta = []byte(id), map[string]string{"order": "1"} // those of the second one do not count
 		e := p.applyCommand(state.JobDispatch{Namespace: "default", ID: "errand", JobModifyIndex: stored.JobModifyIndex, Child: child, Now: 1})
-		if want := (check.Dispatch{Job: "errand", Child: "errand/dispatch-1", Token: "once"}); e.Dispatched == nil || *e.Dispatched != want {
+		if want := (check.Dispatch{Job: "errand", Child: "errand/dispatch-1", Token: "once", Children: 1,
+			Input: check.DescribeInput([]byte("errand/dispatch-1"), map[string]string{"order": "1"})}); e.Dispatched == nil || *e.Dispatched != want {
 			p.tb.Errorf("a dispatch: %+v, want %+v", e.Dispatched, want)
 		}
 	}

@@ -306,7 +306,16 @@ func dispatchedChild(c state.JobDispatch, a consensus.Applied) *check.Dispatch {
 	if a.Result.Err != nil || a.Result.Child == "" || c.Child == nil || c.Child.DispatchIdempotencyToken == "" {
 		return nil
 	}
-	return &check.Dispatch{Job: c.ID, Child: a.Result.Child, Token: c.Child.DispatchIdempotencyToken}
+	d := &check.Dispatch{Job: c.ID, Child: a.Result.Child, Token: c.Child.DispatchIdempotencyToken}
+	for child := range a.View.ChildJobs(c.Namespace, c.ID) {
+		if child.DispatchIdempotencyToken == d.Token {
+			d.Children++
+		}
+		if child.ID == d.Child {
+			d.Input = check.DescribeInput(child.Payload, child.Meta)
+		}
+	}
+	return d
 }
 
 // drainChange returns the change that an operator's command made to a node's drain. It returns none if the command was

@@ -15,8 +15,8 @@ import (
 const rolloutStream = 0x2011
 
 // addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows, services, resource claims, actions
-// of people on site, access control, variables and identities to the drawn schedule. All of it ends well before the fleet
-// has to be quiet. It does nothing for real time, which does not support them.
+// of people on site, access control, variables, identities and a parameterized job to the drawn schedule. All of it ends well
+// before the fleet has to be quiet. It does nothing for real time, which does not support them.
 func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	if d.shape.Clock&Virtual == 0 {
 		return
@@ -35,6 +35,7 @@ func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	d.addPeopleOnSite()
 	d.addSecrets()
 	d.addIdentities()
+	d.addDispatches()
 }
 
 // windowStream separates the random numbers of windows and services from the others, as rolloutStream does.

@@ -77,6 +77,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 		Resources: j.taskResources(), Templates: j.secretTemplates(), Identity: j.taskIdentity(),
 	}}
 	job.TaskGroups = []fleet.TaskGroup{group}
+	j.setDispatchRules(job)
 	validate.FillDefaults(job)
 	if problems := append(validate.Job(job), placement.Problems(job)...); len(problems) > 0 {
 		return nil, problems.Err()

@@ -106,6 +106,7 @@ type Job struct {
 	Offline     bool                    `yaml:"offline,omitempty"`    // its edge may renew the identity without a link
 	Every       time.Duration           `yaml:"every,omitempty"`      // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
+	Payload     string                  `yaml:"payload,omitempty"` // a parameterized job: optional, required or forbidden; "": not parameterized
 	Task        Script                  `yaml:",inline"`
 	Driver      string                  `yaml:"driver,omitempty"` // docker or podman, on real processes; "": the usual one of the run
 	Disconnect  *fleet.Disconnect       `yaml:"disconnect,omitempty"`
@@ -172,4 +173,5 @@ type Step struct {
 	Verb  Verb          `yaml:"do"`
 	Job   fleet.JobID   `yaml:"job"`
 	Count int           `yaml:"count,omitempty"` // the new count, of Scale alone
+	Flaw  Flaw          `yaml:"flaw,omitempty"`  // why hubs refuse it, of Dispatch alone; "": they do not
 }

@@ -46,6 +46,7 @@ func (j Job) checkAttributes(ps *Problems, i int) {
 		ps.addWithHint(PartJob, i, "type: service", "a job is service, batch or system, not %q", j.Type)
 	}
 	j.checkRollout(ps, i)
+	j.checkPayload(ps, i)
 	ps.checkLabels(PartJob, i, label{"pool", j.Pool}, label{"site", j.Site}, label{"start_error", j.Task.StartError})
 	for _, dc := range j.Datacenters {
 		if err := checkLabel(strings.ReplaceAll(dc, "*", "x")); err != nil {
@@ -158,12 +159,13 @@ func (s Schedule) checkSteps(ps *Problems) {
 			ps.add(PartStep, i, "job %s is registered at %s, and a step comes later", step.Job, formatDuration(starts[step.Job]))
 			continue
 		}
+		step.checkFlaw(ps, i, jobs[step.Job])
 		switch j := jobs[step.Job]; {
 		case step.Verb == Store && !j.Secret:
 			ps.addWithHint(PartStep, i, "secret: true", "store %s: its task reads no variable", j.ID)
 		case j.HCL != "":
-		case step.Verb == Dispatch:
-			ps.add(PartStep, i, "dispatch %s: only a job file makes a parameterized job", j.ID)
+		case step.Verb == Dispatch && j.Payload == "":
+			ps.addWithHint(PartStep, i, "payload: optional", "dispatch %s: it is not parameterized", j.ID)
 		case step.Verb == Promote && j.Rollout.Canary == 0:
 			ps.addWithHint(PartStep, i, "canary: 1", "promote %s: it has no canaries", j.ID)
 		case step.Verb == Scale && j.Type == fleet.JobTypeSystem:

@@ -77,7 +77,7 @@ func (c *Cluster) NewEdge(cfg EdgeConfig, i int) (*Edge, error) {
 func (c *Cluster) newEdge(cfg EdgeConfig, i int, taps Observers) (*Edge, error) {
 	e := &Edge{Name: cfg.Name, c: c, cfg: cfg, observers: taps, world: taps.newSimWorld(cfg.Name), boot: 1, booted: time.Now(), Dir: c.memberDir(cfg.Name)}
 	e.Disk.reserve = filepath.Join(e.Dir, "reserve")
-	e.driver = &driver{Driver: sim.New(e.world)}
+	e.driver = &driver{Driver: sim.New(e.world), starting: taps.taskObserver(cfg.Name)}
 	e.siteIP = fmt.Sprintf("10.1.%d.%d", i/250, i%250+1)
 	e.Host = c.Net.Host(cfg.Name, e.siteIP)
 	e.Host.BehindNAT(fmt.Sprintf("198.18.%d.%d", i/250, i%250+1), natIdle)

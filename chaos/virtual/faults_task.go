@@ -73,8 +73,9 @@ func (r *run) KillDriver(_ context.Context, edge string, _ schedule.Fault) (engi
 // driver is the driver sim with a switch: while dead is set, its calls fail and refused counts them.
 type driver struct {
 	*sim.Driver
-	dead    atomic.Bool
-	refused atomic.Uint64
+	starting func(drivers.TaskConfig) // nil: nobody observes it
+	dead     atomic.Bool
+	refused  atomic.Uint64
 }
 
 var errDead = errors.New("the driver's daemon does not answer")
@@ -105,6 +106,9 @@ func (d *driver) Start(ctx context.Context, cfg drivers.TaskConfig) (drivers.Han
 	// attempts by these directories.
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return drivers.Handle{}, drivers.Recoverable(err)
+	}
+	if d.starting != nil {
+		d.starting(cfg)
 	}
 	return d.Driver.Start(ctx, cfg)
 }

@@ -221,7 +221,7 @@ func (r *run) clusterConfig() Config {
 		Dir: r.Dir, Hubs: r.s.Topology.Hubs, Seed: r.s.Seed, Tuning: r.Tuning, RaftStreams: r.RaftStreams, LogLevel: r.LogLevel,
 		TemplatePoll: max(time.Minute, r.s.Length/looks), EdgeCertValidity: r.certValidity(), Prepare: r.preparePoolsAndLinks,
 		MinTTL: r.Fleet.MinTTL, Grace: r.Fleet.Grace, BackoffCap: r.Fleet.BackoffCap,
-		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Answered: r.observeAnswer, Rejected: r.searchRefusal},
+		Taps: Observers{Applied: r.observeApplied, Task: r.observeTaskEvent, Refused: r.observeRefusal, Dial: r.observeDial, Received: r.observeMessage, Starting: r.observeStart, Answered: r.observeAnswer, Rejected: r.searchRefusal},
 	}
 	for _, e := range r.s.Topology.Edges {
 		cfg.Edges = append(cfg.Edges, EdgeConfig{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"skerry/chaos/check"
+	"skerry/drivers"
 	"skerry/drivers/sim"
 	"skerry/fleet"
 	"skerry/hub"
@@ -32,6 +33,8 @@ type Observers struct {
 	// Answered is called with each answer of a hub to a change that a user asked for, and with each such request that got
 	// none (a status of 0).
 	Answered func(check.Answer)
+	// Starting is called with the configuration of each task that starts.
+	Starting func(edge string, cfg drivers.TaskConfig)
 	// Rejected is called with each answer of a hub that is an error, and with its body.
 	Rejected func(a check.Answer, body []byte)
 }
@@ -103,6 +106,14 @@ func (t Observers) appliedObserver(name string) func(hub.Applied) {
 		return nil
 	}
 	return func(a hub.Applied) { t.Applied(name, a) }
+}
+
+// taskObserver returns the Starting callback for the edge of that name; nil if there is none.
+func (t Observers) taskObserver(name string) func(drivers.TaskConfig) {
+	if t.Starting == nil {
+		return nil
+	}
+	return func(cfg drivers.TaskConfig) { t.Starting(name, cfg) }
 }
 
 // newSimWorld returns a machine for simulated tasks of an edge. Its events go to the Task callback.
