@@ -151,6 +151,16 @@ func TestExcused(t *testing.T) {
 			p.putBack(p.index - 1)
 			p.applyLaunch(check.Launch{Child: "job/periodic-300"})
 		}},
+		{"a launch by an edge whose journal was damaged since", nil, func(p *violationHarness) {
+			p.journalLaunch("launched for 2026-11-30T10:00:00Z")
+			p.beginFault("torn-page", []check.Effect{check.Damages}, p.e.name)()
+			p.journalLaunch("launched for 2026-11-30T10:00:00Z")
+		}},
+		{"a task that is pending again after a launch by its edge", nil, func(p *violationHarness) {
+			p.journalTaskState(fleet.TaskDead)
+			p.journalLaunch("the launch for 2026-11-30T10:00:00Z is over: complete")
+			p.journalTaskState(fleet.TaskPending)
+		}},
 		{"a launch beside others of a job that allows it", nil, func(p *violationHarness) {
 			p.applyLaunch(check.Launch{Child: "job/periodic-300", Beside: []fleet.JobID{"job/periodic-0"}})
 		}},

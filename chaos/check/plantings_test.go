@@ -77,6 +77,10 @@ func onMachines() []violationCase {
 			p.journalStatus(p.e, p.id, fleet.ClientPending, fleet.TaskRestarting)
 			p.sendRows(p.e)
 		}},
+		{"a task that is dead is pending again", check.LegalHistory, nil, func(p *violationHarness) {
+			p.journalTaskState(fleet.TaskDead)
+			p.journalTaskState(fleet.TaskPending)
+		}},
 		{"a loss of the link follows a loss", check.LegalHistory, nil, func(p *violationHarness) {
 			heal := p.cutEdgeLink(p.e)
 			p.journalRow(p.e, fleet.Transition{Kind: fleet.TransitionDisconnect})
@@ -89,6 +93,12 @@ func onMachines() []violationCase {
 			heal()
 		}},
 	}
+}
+
+// journalTaskState journals a state of the task of edge-1.
+func (p *violationHarness) journalTaskState(state string) {
+	p.journalRow(p.e, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: p.id, Task: "main", TaskState: &fleet.TaskState{State: state}})
+	p.sendRows(p.e)
 }
 
 func inDecisions() []violationCase {
@@ -238,6 +248,12 @@ func (p *violationHarness) applyLaunch(l check.Launch) {
 	p.applyEntry("periodic_launch", &check.Effects{Launched: &l})
 }
 
+// journalLaunch journals a message about a launch of the allocation of edge-1.
+func (p *violationHarness) journalLaunch(message string) {
+	p.journalRow(p.e, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: p.id, ClientStatus: fleet.ClientRunning, Message: message})
+	p.sendRows(p.e)
+}
+
 // stopInWindow has the edge stop its allocation, which may be in the first five minutes of
 // an hour, so long after a full one.
 func (p *violationHarness) stopInWindow(past time.Duration) {
@@ -341,6 +357,11 @@ func inRollouts() []violationCase {
 			p.applyLaunch(check.Launch{Child: "job/periodic-300"})
 			p.term++
 			p.applyLaunch(check.Launch{Child: "job/periodic-300"})
+		}},
+		{"an edge launches an allocation twice for one time", check.LaunchedOnce, nil, func(p *violationHarness) {
+			p.journalLaunch("launched for 2026-11-30T10:00:00Z")
+			p.journalLaunch("launched for 2026-11-30T10:05:00Z")
+			p.journalLaunch("launched for 2026-11-30T10:00:00Z, 6m0s late")
 		}},
 		{"a job is dispatched twice for one token", check.LaunchedOnce, nil, func(p *violationHarness) {
 			for _, child := range []fleet.JobID{"errand/dispatch-1", "errand/dispatch-1", "errand/dispatch-2"} {

@@ -79,7 +79,7 @@ const journaled = 5 * time.Second
 // success.
 func (t *running) judgeBatchRestart(s *runContext, m *machine, f *allocFact, o *Task) {
 	truth := m.tasks[TaskKey{o.Alloc, o.Task}]
-	if j := s.registry.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || truth.succeeded < 0 {
+	if j := s.registry.jobs[f.alloc.JobID]; j == nil || j.job.Type != fleet.JobTypeBatch || j.job.RunsAtEdge() || truth.succeeded < 0 {
 		return
 	}
 	s.countJudgement(Instances)

@@ -3,6 +3,7 @@ package check
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"skerry/fleet"
@@ -110,6 +111,9 @@ func (w *walk) checkAllocRow(row *fleet.Transition) {
 		a = &steps{tasks: map[string]string{}}
 		w.allocs[row.Alloc] = a
 		w.forgetEndedAllocs()
+	}
+	if strings.HasPrefix(row.Message, launchEndRow) {
+		clear(a.tasks) // those of the next launch begin again
 	}
 	rebooted := a.boot != "" && a.boot != row.BootID
 	a.held = a.held || row.Hold != nil

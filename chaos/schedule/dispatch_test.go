@@ -66,13 +66,15 @@ func count(is bool) int {
 	return 0
 }
 
-// TestDrawnDispatches checks that some runs have a parameterized job, with dispatches that hubs accept and refuse.
+// TestDrawnDispatches checks that some runs have a parameterized job, with dispatches that hubs accept and refuse, and that some
+// have a job that edges launch.
 func TestDrawnDispatches(t *testing.T) {
 	const seeds = 50
-	runs, accepted, refused := 0, 0, map[schedule.Flaw]int{}
+	runs, atEdges, accepted, refused := 0, 0, 0, map[schedule.Flaw]int{}
 	for seed := range uint64(seeds) {
 		s := schedule.Draw(seed, schedule.Shape{})
 		runs += count(slices.ContainsFunc(s.Jobs, func(j schedule.Job) bool { return j.Payload != "" }))
+		atEdges += count(slices.ContainsFunc(s.Jobs, func(j schedule.Job) bool { return j.AtEdge }))
 		for _, step := range s.Steps {
 			switch {
 			case step.Verb != schedule.Dispatch:
@@ -83,12 +85,15 @@ func TestDrawnDispatches(t *testing.T) {
 			}
 		}
 	}
+	if atEdges < seeds/5 {
+		t.Errorf("%d of %d runs have a job that edges launch", atEdges, seeds)
+	}
 	if runs < seeds/3 || accepted < seeds || len(refused) < 4 {
 		t.Errorf("%d of %d runs have a parameterized job: %d dispatches are to be accepted, %v refused", runs, seeds, accepted, refused)
 	}
 }
 
-// drawnBefore is the checksum of the schedules of the first 200 seeds before jobs with payload were drawn.
+// drawnBefore is the checksum of the schedules of the first 200 seeds before jobs with payload or run_at_edge were drawn.
 const drawnBefore = 0x7c77b29d
 
 // TestAdditionsChangeNothingElse checks that older seeds draw the same faults, jobs and steps, beside these jobs.
@@ -96,7 +101,7 @@ func TestAdditionsChangeNothingElse(t *testing.T) {
 	sum := crc32.NewIEEE()
 	for seed := range uint64(200) {
 		s := schedule.Draw(seed, schedule.Shape{})
-		s.Jobs = slices.DeleteFunc(s.Jobs, func(j schedule.Job) bool { return j.Payload != "" })
+		s.Jobs = slices.DeleteFunc(s.Jobs, func(j schedule.Job) bool { return j.Payload != "" || j.AtEdge })
 		s.Steps = slices.DeleteFunc(s.Steps, func(step schedule.Step) bool { return step.Verb == schedule.Dispatch })
 		_, _ = io.WriteString(sum, s.String())
 	}

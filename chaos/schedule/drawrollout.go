@@ -15,8 +15,8 @@ import (
 const rolloutStream = 0x2011
 
 // addVirtualOnlyParts adds rollouts, a system job, a periodic job, drains, update windows, services, resource claims, actions
-// of people on site, access control, variables, identities and a parameterized job to the drawn schedule. All of it ends well
-// before the fleet has to be quiet. It does nothing for real time, which does not support them.
+// of people on site, access control, variables, identities, a parameterized job and one that edges launch to the drawn
+// schedule. All of it ends well before the fleet has to be quiet. It does nothing for real time, which does not support them.
 func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	if d.shape.Clock&Virtual == 0 {
 		return
@@ -36,6 +36,7 @@ func (d *drawer) addVirtualOnlyParts(rng *rand.Rand) {
 	d.addSecrets()
 	d.addIdentities()
 	d.addDispatches()
+	d.addLaunchesAtEdges()
 }
 
 // windowStream separates the random numbers of windows and services from the others, as rolloutStream does.
@@ -119,6 +120,21 @@ func (d *drawer) addStep(step Step) {
 	}
 	d.s.Steps = append(d.s.Steps, step)
 	slices.SortStableFunc(d.s.Steps, func(a, b Step) int { return cmp.Compare(a.At, b.At) })
+}
+
+// edgeLaunchStream separates the random numbers of addLaunchesAtEdges from the others, as windowStream does.
+const edgeLaunchStream = 0xed6e
+
+// addLaunchesAtEdges gives some runs a job that edges launch themselves, also without a link.
+func (d *drawer) addLaunchesAtEdges() {
+	d.rng = rand.New(rand.NewPCG(d.s.Seed, edgeLaunchStream))
+	if len(d.s.Jobs) == 0 || len(d.s.Jobs) >= MaxJobs || !d.drawBool(35) {
+		return
+	}
+	d.s.Jobs = append(d.s.Jobs, Job{
+		ID: d.nextID("meter"), Type: fleet.JobTypeBatch, Count: 1 + d.rng.IntN(2), Pool: fleet.AllPools, AtEdge: true, NoOverlap: true,
+		Every: pick(d.rng, time.Minute, 2*time.Minute, 5*time.Minute), Task: Script{RunFor: d.drawDuration(5*time.Second, 3*time.Minute)},
+	})
 }
 
 // drainsPerHour is the maximum number of edges that are drained in an hour.

@@ -70,7 +70,7 @@ func (j Job) Spec() (*fleet.Job, error) {
 	}
 	if j.Every > 0 {
 		spec, _ := cronOf(j.Every)
-		job.Periodic = &fleet.Periodic{Enabled: true, Spec: spec, ProhibitOverlap: j.NoOverlap}
+		job.Periodic = &fleet.Periodic{Enabled: true, Spec: spec, ProhibitOverlap: j.NoOverlap, RunAtEdge: j.AtEdge}
 	}
 	group.Tasks = []fleet.Task{{
 		Name: TaskName, Driver: "sim", Config: j.Task.driverConfig(), KillTimeout: j.KillTimeout,

@@ -106,7 +106,8 @@ type Job struct {
 	Offline     bool                    `yaml:"offline,omitempty"`    // its edge may renew the identity without a link
 	Every       time.Duration           `yaml:"every,omitempty"`      // a periodic job, launched at this interval; 0: not periodic
 	NoOverlap   bool                    `yaml:"prohibit_overlap,omitempty"`
-	Payload     string                  `yaml:"payload,omitempty"` // a parameterized job: optional, required or forbidden; "": not parameterized
+	AtEdge      bool                    `yaml:"run_at_edge,omitempty"` // edges launch it, also without a link
+	Payload     string                  `yaml:"payload,omitempty"`     // a parameterized job: optional, required or forbidden; "": not parameterized
 	Task        Script                  `yaml:",inline"`
 	Driver      string                  `yaml:"driver,omitempty"` // docker or podman, on real processes; "": the usual one of the run
 	Disconnect  *fleet.Disconnect       `yaml:"disconnect,omitempty"`

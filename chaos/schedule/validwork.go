@@ -94,8 +94,8 @@ func (j Job) checkRollout(ps *Problems, i int) {
 	}
 	_, regular := cronOf(j.Every)
 	switch {
-	case j.Every == 0 && j.NoOverlap:
-		ps.addWithHint(PartJob, i, "every: 5m, prohibit_overlap: true", "prohibit_overlap is of a job that is launched by the clock")
+	case j.Every == 0 && (j.NoOverlap || j.AtEdge):
+		ps.addWithHint(PartJob, i, "every: 5m, prohibit_overlap: true", "prohibit_overlap and run_at_edge are of a job that is launched by the clock")
 	case j.Every == 0:
 	case !regular:
 		ps.addWithHint(PartJob, i, "every: 10s, every: 5m, every: 2h", "no cron expression comes every %s: a minute, an hour or a day has to be so many times as long",
