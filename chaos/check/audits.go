@@ -28,14 +28,27 @@ type audits struct {
 	hubs map[string][]answered
 	// silent has the requests that got no answer: they may be in the audit.
 	silent map[string]map[auditKey]int
+	// repeated are the actions on edges that were reported as kept more than once.
+	repeated map[string]bool
 }
 
 // newAudits returns the checker of the hubs' audits.
 func newAudits() checker {
-	t := &audits{hubs: map[string][]answered{}, silent: map[string]map[auditKey]int{}}
+	t := &audits{hubs: map[string][]answered{}, silent: map[string]map[auditKey]int{}, repeated: map[string]bool{}}
 	return checker{
-		state: t, answer: t.recordAnswer, audit: t.judgeAudit,
+		state: t, answer: t.recordAnswer, audit: t.judgeAudit, hub: t.judgeSiteActions,
 		rewind: func(*runContext) { clear(t.hubs); clear(t.silent) }, // the audits are put back, too
+	}
+}
+
+// judgeSiteActions reports, once, an action on an edge that a hub keeps more than once: each hub writes it into its audit as
+// often.
+func (t *audits) judgeSiteActions(s *runContext, h *Hub) {
+	for _, action := range h.RepeatedActions {
+		if !t.repeated[action] {
+			t.repeated[action] = true
+			s.reportViolation(Audited, h.Name, "it keeps an action on an edge twice: %s", action)
+		}
 	}
 }
 

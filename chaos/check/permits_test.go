@@ -64,6 +64,9 @@ func inAccess() []violationCase {
 			p.observeAnswer("/v1/var/a", 8)
 			p.observeAudit(auditEntry("/v1/var/a", 8), auditEntry("/v1/jobs", 7))
 		}},
+		{"a hub keeps an action on an edge twice", check.Audited, nil, func(p *violationHarness) {
+			p.feedObservation(check.Observation{Hub: &check.Hub{Name: "hub-1", RepeatedActions: []string{"line 2"}}})
+		}},
 		{"an audit does not verify", check.Audited, nil, func(p *violationHarness) {
 			p.feedObservation(check.Observation{Audit: &check.Audit{Hub: "hub-1", Broken: "entry 3 does not follow entry 1"}})
 		}},

@@ -34,6 +34,8 @@ type Hub struct {
 	Evals       []fleet.Evaluation `json:",omitempty"`
 	Deployments []fleet.Deployment `json:",omitempty"` // those that are active
 	Catalogue   *Catalogue         `json:",omitempty"` // of services; nil: not polled
+	// RepeatedActions describes the actions on edges that the hub keeps more than once.
+	RepeatedActions []string `json:",omitempty"`
 
 	NodeHistory  map[fleet.NodeID][]fleet.HistoryEntry  `json:",omitempty"`
 	AllocHistory map[fleet.AllocID][]fleet.HistoryEntry `json:",omitempty"`

@@ -3,6 +3,7 @@ package observe
 import (
 	"bytes"
 	"cmp"
+	"fmt"
 
 	"skerry/chaos/check"
 	"skerry/edge/local"
@@ -32,6 +33,7 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 	for s := range v.Services("*", "", "") {
 		h.Catalogue.Offers = append(h.Catalogue.Offers, check.Offer{Service: s.ServiceName, Alloc: s.AllocID, Status: s.Status})
 	}
+	h.RepeatedActions = repeatedActions(v)
 	if !histories {
 		return h
 	}
@@ -45,6 +47,25 @@ func Hub(name string, v *state.View, histories bool) *check.Hub {
 		h.AllocHistory[a.ID], h.Dropped[a.ID] = v.History(a.ID), v.HistoryDropped(a.ID)
 	}
 	return h
+}
+
+// repeatedActions describes the actions on edges that the state has more than once: each line of an edge's audit is there
+// once.
+func repeatedActions(v *state.View) []string {
+	type line struct {
+		node  fleet.NodeID
+		chain string
+		seq   uint64
+	}
+	seen := map[line]int{}
+	var repeated []string
+	for a := range v.SiteActions(0) {
+		l := line{a.NodeID, a.Action.Chain, a.Action.Seq}
+		if seen[l]++; seen[l] == 2 {
+			repeated = append(repeated, fmt.Sprintf("line %d of the audit %s of %s", l.seq, l.chain, a.NodeName))
+		}
+	}
+	return repeated
 }
 
 // Snapshot writes a hub's state as a snapshot, restores it into a second state in memory, and returns the

@@ -473,3 +473,21 @@ func TestHubAndEdge(t *testing.T) {
 		t.Errorf("an edge: %+v, %+v", e.Link, e.Journal)
 	}
 }
+
+// TestRepeatedActions has a hub keep an action on an edge twice: another audit of the edge came between its reports.
+func TestRepeatedActions(t *testing.T) {
+	p := newPairWithAlloc(t)
+	var ts []fleet.Transition
+	for _, chain := range []string{"x", "y", "x"} {
+		if found := observe.Hub("hub-1", p.stores[0].View(), false).RepeatedActions; len(found) > 0 {
+			t.Errorf("before %s: %q", chain, found)
+		}
+		ts = append(ts, fleet.Transition{Kind: fleet.TransitionSite, Message: "anna: stop", Site: &fleet.SiteAction{
+			Seq: 1, Chain: chain, Verb: "stop", Object: "1d697ed5", User: "anna", UID: "1000",
+		}})
+		p.applyCommand(state.AllocUpdates{Batches: []state.NodeRows{{NodeID: node, Epoch: 1, First: 1, Rows: rows(t, ts...)}}, EvalSeed: "s", Now: 4})
+	}
+	if found := observe.Hub("hub-1", p.stores[0].View(), false).RepeatedActions; len(found) != 1 || found[0] != "line 1 of the audit x of edge-1" {
+		t.Errorf("found %q", found)
+	}
+}
