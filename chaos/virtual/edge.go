@@ -65,6 +65,7 @@ type Edge struct {
 	running  *edge.Edge // nil: the agent is down
 	variable func(namespace, path string) (map[string]string, bool)
 	tokens   *identities.Keeper
+	firstKey []byte // see keepFirstKey
 }
 
 // NewEdge returns the machine of an edge behind a NAT. The agent is not started, and the edge is
@@ -100,6 +101,7 @@ func (e *Edge) Start() error {
 		return fmt.Errorf("start %s: %w", e.Name, err)
 	}
 	e.running, e.life = d, l
+	e.keepFirstKey()
 	l.runProcess(func(ctx context.Context) error {
 		err := errors.Join(d.Run(ctx), d.Close())
 		e.mu.Lock()

@@ -96,6 +96,7 @@ func (r *run) ReplaceEdge(ctx context.Context, name string) error {
 	if _, err := r.endEdge(e, "", true); err != nil {
 		return err
 	}
+	r.searchRevokedKey(e)
 	if err := os.RemoveAll(e.Dir); err != nil {
 		return fmt.Errorf("remove the data of %s: %w", name, err)
 	}

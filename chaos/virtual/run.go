@@ -75,8 +75,10 @@ type run struct {
 	held     map[string]map[string]int     // last observation of each edge's variables
 	// tokens is the last observation of each edge's identities.
 	tokens map[string]map[check.TaskKey]time.Duration
-	newest fleet.Index // of the entries that hubs have applied
-	broke  []string    // failures of the harness itself; each makes the run void
+	// revoked has when edges were told of their revocation.
+	revoked map[string]time.Duration
+	newest  fleet.Index // of the entries that hubs have applied
+	broke   []string    // failures of the harness itself; each makes the run void
 }
 
 // Run plays the schedule and judges it. It must be called inside a bubble, and returns after the
@@ -103,6 +105,7 @@ func (p Play) openRun() (*run, error) {
 	r := &run{
 		Play: p, s: p.Schedule, expect: engine.NewExpectations(p.Schedule),
 		lastSeen: map[string]memberSeen{}, replaced: map[string]bool{}, rows: map[string][]fleet.Transition{}, held: map[string]map[string]int{}, tokens: map[string]map[check.TaskKey]time.Duration{},
+		revoked: map[string]time.Duration{},
 	}
 	r.marks = engine.NewSecretMarks()
 	r.users = &engine.Users{Schedule: p.Schedule, Elapsed: r.elapsedTime, Observe: r.judgeAndRecord, Marks: r.marks}

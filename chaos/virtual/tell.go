@@ -66,6 +66,7 @@ func (r *run) observeTaskEvent(edge string, e sim.Event) {
 // observeRefusal records that a session or a message was refused.
 func (r *run) observeRefusal(o check.Refused) {
 	at := r.elapsedTime()
+	r.recordRevocation(at, o)
 	r.expect.Update(func(j *schedule.ExpectationChecker) { j.AddRefusal(at, o.Code) })
 	r.judgeAndRecord(check.Observation{Refused: &o})
 }
