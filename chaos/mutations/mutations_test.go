@@ -50,6 +50,9 @@ func TestMutations(t *testing.T) {
 			if len(m.KilledBy) == 0 {
 				t.Error("the patch names no test that fails with it")
 			}
+			if (m.Invariant == "") == (m.NoInvariant == "") {
+				t.Error("the patch names an invariant, or says why it has none")
+			}
 			for _, test := range m.KilledBy {
 				requireTest(t, test)
 			}

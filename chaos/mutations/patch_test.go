@@ -7,12 +7,14 @@
 //
 //	# A sentence that says what goes wrong.
 //	invariant: SLUG
+//	no invariant: WHY
 //	killed by: FOLDER TEST
 //	killed by: FOLDER TEST: TEXT
 //
-// An invariant is one of chaos/check. It has to be broken where the scenario NAME.yaml, also
-// in this folder, is played with the mistake. A test is an ordinary one, or a subtest, that has
-// to fail with the mistake and, where there is a TEXT, to say that.
+// An invariant is one of chaos/check. It has to be broken where the scenario NAME.yaml, also in
+// this folder, is played with the mistake. A patch without one says why no run of the harness
+// shows the mistake. A test is an ordinary one, or a subtest, that has to fail with the mistake
+// and, where there is a TEXT, to say that.
 //
 // The tests of this package check that each patch applies. With -args -play they build and
 // run each one (make mutations).
@@ -29,9 +31,11 @@ import (
 // mutation is one mistake.
 type mutation struct {
 	Name      string
-	Invariant string   // slug of the invariant that it breaks in its scenario; "": it has no scenario
-	KilledBy  []killer // tests that fail with it
-	hunks     []hunk
+	Invariant string // slug of the invariant that it breaks in its scenario; "": it has no scenario
+	// NoInvariant says why it has none.
+	NoInvariant string
+	KilledBy    []killer // tests that fail with it
+	hunks       []hunk
 }
 
 // killer is a test that has to fail.
@@ -87,6 +91,8 @@ func parsePatch(name, text string) (mutation, error) {
 		case file == "" && line[0] == '#':
 		case file == "" && word == "invariant":
 			m.Invariant = rest
+		case file == "" && word == "no invariant":
+			m.NoInvariant = rest
 		case file == "" && word == "killed by":
 			test, said, _ := strings.Cut(rest, ": ")
 			folder, test, _ := strings.Cut(test, " ")
