@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -316,6 +317,42 @@ func (a *Alloc) NeedsToReconnect() bool { return a.lastRecorded() == ClientUnkno
 // WasGivenUp reports whether the last client status that the hub recorded is lost, whatever its
 // edge reported since.
 func (a *Alloc) WasGivenUp() bool { return a.lastRecorded() == ClientLost }
+
+// DoneAfterAll reports whether a hub gave up an allocation of a batch job, which has no replacement yet, and its edge reported
+// since that its main tasks had ended by themselves, with success: its work is done.
+func (a *Alloc) DoneAfterAll() bool {
+	return a.Job != nil && a.Job.Type == JobTypeBatch && a.DesiredStatus == DesiredStop && !a.Retired && a.NextAllocation == "" && a.WasGivenUp() &&
+		a.ClientStatus == ClientComplete && !a.StoppedOnEdge && !a.wasKilled()
+}
+
+// wasKilled reports whether a main task was killed since its last start; that of the leader ends the others, and counts alone.
+func (a *Alloc) wasKilled() bool {
+	var mains, leaders []string
+	if g := a.Group(); g != nil {
+		for _, t := range g.Tasks {
+			switch {
+			case t.Leader:
+				leaders = append(leaders, t.Name)
+			case t.Lifecycle == nil:
+				mains = append(mains, t.Name)
+			}
+		}
+	}
+	if len(leaders) > 0 {
+		mains = leaders
+	}
+	return slices.ContainsFunc(mains, func(task string) bool {
+		for _, e := range slices.Backward(a.TaskStates[task].Events) {
+			switch e.Type {
+			case TaskKilled, TaskKilling:
+				return true
+			case TaskStarted:
+				return false
+			}
+		}
+		return false
+	})
+}
 
 // lastRecorded returns the last client status in AllocStates, "" for none.
 func (a *Alloc) lastRecorded() string {

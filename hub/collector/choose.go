@@ -214,7 +214,7 @@ func (c *chooser) isFinishedAlloc(a *fleet.Alloc) bool {
 // stopped or was purged, or the allocation is not wanted and needs neither a reconnect nor a replacement.
 func isRecordUnneeded(a *fleet.Alloc, job *fleet.Job) bool {
 	another := a.Job != nil && job != nil && a.Job.CreateIndex < job.CreateIndex // of the same name, that was purged
-	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement()
+	return job.Stopped() || another || a.NoLongerWanted() && !a.NeedsToReconnect() && !a.AwaitsPlacement() && !a.DoneAfterAll()
 }
 
 // isPrefetchOver reports whether nobody waits for a prefetch, and its edge has not been told so yet.

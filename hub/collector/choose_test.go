@@ -63,6 +63,15 @@ func TestChoose(t *testing.T) {
 			w.reportTaskStatus(w.placeRunning("nightly", fleet.JobTypeBatch), fleet.ClientComplete)
 			w.placeRunning("nightly", fleet.JobTypeBatch)
 		}, 400 * day, want{}},
+		{"I8 a batch job that was done after the hub had given it up is not forgotten", func(w *harness) {
+			a := w.placeRunning("nightly", fleet.JobTypeBatch)
+			w.loseAndCheckNode(false)
+			w.setDesiredStatus(a, fleet.DesiredStop)
+			w.setClientStatus(a, fleet.ClientLost)
+			w.openSession(nodeID)
+			w.reportTaskStatus(a, fleet.ClientComplete)
+			w.placeRunning("nightly", fleet.JobTypeBatch)
+		}, 400 * day, want{evals: 1}},
 		{"H20 what ended by itself is forgotten when it is retired", func(w *harness) {
 			w.reportTaskStatus(w.placeRunning("web", fleet.JobTypeService), fleet.ClientComplete)
 			a := w.placeRunning("web", fleet.JobTypeService)
