@@ -73,7 +73,6 @@ type Resolver struct {
 	parsed     map[string]*parsedPolicy // by name
 	workloads  workloadCache
 	latest     time.Time // the newest time that was seen: a clock that goes back revives no token
-	behind     sync.Once // logs that the clock is behind the state
 }
 
 // generation is the state of policies and roles that the caches are made from.
@@ -169,7 +168,7 @@ func (r *Resolver) ResolveIn(v *state.View, secret string) (*Actor, error) {
 		kept.row, kept.tokens = row, tokens
 		kept = r.keepActor(v, now, hash, kept)
 	}
-	if row := kept.row; row != nil && row.ExpirationTime != nil && row.IsExpired(r.Time(v)) {
+	if row := kept.row; row != nil && row.ExpirationTime != nil && row.IsExpired(r.newestTime()) {
 		return nil, fleet.Errorf(fleet.CodeForbidden, "ACL token expired").WithHint("it ended at %s", row.ExpirationTime.Format(time.RFC3339))
 	}
 	return kept.actor, nil
@@ -187,19 +186,6 @@ func (r *Resolver) letEverybodyIn() (*Actor, error) {
 		}
 	}
 	return unrestricted, nil
-}
-
-// Time returns the time by which tokens end, also those that are made now: this hub's clock, which does not go back while the
-// hub runs, or the newest time in the state if that is later.
-func (r *Resolver) Time(v *state.View) time.Time {
-	clock := r.newestTime()
-	now := v.LatestTime(clock)
-	if behind := now.Sub(clock); behind > clockSkew {
-		r.behind.Do(func() {
-			r.cfg.Log.Warn("clock of this hub behind the newest time in the state: set it, or that of the hub that was ahead; tokens end by the later one", "behind", behind)
-		})
-	}
-	return now
 }
 
 // newestTime returns the time, which does not go back.

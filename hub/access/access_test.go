@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -164,39 +163,6 @@ func TestExpiry(t *testing.T) {
 	c.mustRefuse(secret(1), "ACL token expired")
 	c.now = end.Add(-time.Hour)
 	c.mustRefuse(secret(1), "ACL token expired")
-}
-
-// A hub that starts again with a clock that went back goes by the newest time in the state: a token whose end has passed is
-// refused, and one that is made now lasts as long as it has to.
-func TestExpiryWithAClockThatWentBack(t *testing.T) {
-	c := newCluster(t)
-	c.mustApply(state.ACLBootstrap{Token: token(0, fleet.ACLTokenManagement)})
-	end := c.now.Add(time.Minute)
-	short := token(1, fleet.ACLTokenManagement)
-	short.ExpirationTime = &end
-	c.mustApply(state.ACLTokenStore{Token: short})
-	var log bytes.Buffer
-	c.now = end.Add(-time.Hour)
-	restart := func() {
-		c.Resolver = access.New(access.Config{State: c.store, Now: func() time.Time { return c.now }, Log: slog.New(slog.NewTextHandler(&log, nil))})
-	}
-	restart()
-	c.mustAllow(secret(1), acl.SubmitJob, true) // nothing says that its end has passed
-	c.mustApply(state.Evals{Now: end.UnixNano()})
-	c.mustRefuse(secret(1), "ACL token expired")
-	restart()
-	c.mustRefuse(secret(1), "ACL token expired")
-	c.mustAllow(secret(0), acl.SubmitJob, true)
-	if said := log.String(); strings.Count(said, "clock of this hub behind the newest time in the state") != 2 || !strings.Contains(said, "behind=1h0m0s") {
-		t.Errorf("the log of two starts: %s", said)
-	}
-	later := c.Time(c.store.View()).Add(time.Minute)
-	fresh := token(2, fleet.ACLTokenManagement)
-	fresh.ExpirationTime = &later
-	c.mustApply(state.ACLTokenStore{Token: fresh})
-	c.mustAllow(secret(2), acl.SubmitJob, true)
-	c.mustApply(state.Evals{Now: later.UnixNano()})
-	c.mustRefuse(secret(2), "ACL token expired")
 }
 
 // A token that was made on another hub is known after catching up with the leader.

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"skerry/api"
 	"skerry/fleet"
@@ -179,13 +178,4 @@ func (a *API) explainACL(v *state.View, r *http.Request, _ query) (any, fleet.In
 // token.
 func mayReadACL(r *http.Request, own []string, name string) bool {
 	return actorOf(r).ACL.IsManagement() || slices.Contains(own, name)
-}
-
-// tokenTime returns the time by which the ends of tokens and codes count, also of those that are made now.
-func (a *API) tokenTime() time.Time {
-	v := a.cfg.State.View()
-	if a.cfg.Access == nil {
-		return v.LatestTime(a.cfg.Now()).UTC()
-	}
-	return a.cfg.Access.Time(v).UTC()
 }

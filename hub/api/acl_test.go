@@ -373,40 +373,6 @@ func TestOneTimeTokens(t *testing.T) {
 	mustFailWith(t, err, "403", "has ended")
 }
 
-// TestEndsWithAClockThatWentBack: what a hub gives an end to, and whether it has ended, goes by the newest time in the state
-// where the hub's own clock is behind it.
-func TestEndsWithAClockThatWentBack(t *testing.T) {
-	a := newACLHub(t)
-	c, boot := a.mustBootstrap()
-	_, err := c.ACLPolicies().Upsert(&nomad.ACLPolicy{Name: "read", Rules: `namespace "default" { policy = "read" }
-local { policy = "read" }`}, nil)
-	mustSucceed(t, err)
-	old, _ := a.mustMake(c, &nomad.ACLToken{Policies: []string{"read"}, ExpirationTTL: time.Minute})
-	once, _, err := c.ACLTokens().UpsertOneTimeToken(nil)
-	mustSucceed(t, err)
-	newest := a.now.Add(10 * time.Minute)
-	mustApply(t, a.hub, state.Evals{Now: newest.UnixNano()}) // by another hub
-	a.now = a.now.Add(-time.Hour)
-	_, _, err = old.Jobs().List(nil)
-	mustFailWith(t, err, "403", "ACL token expired")
-	_, _, err = a.clientOf("").ACLTokens().ExchangeOneTimeToken(once.OneTimeSecretID, nil)
-	mustFailWith(t, err, "403", "has ended")
-
-	fresh, made := a.mustMake(c, &nomad.ACLToken{Policies: []string{"read"}, ExpirationTTL: time.Minute})
-	if !made.ExpirationTime.Equal(newest.Add(time.Minute)) {
-		t.Errorf("a token of a minute ends at %s, and the newest time is %s", made.ExpirationTime, newest)
-	}
-	_, _, err = fresh.Jobs().List(nil)
-	mustSucceed(t, err)
-	once, _, err = c.ACLTokens().UpsertOneTimeToken(nil)
-	mustSucceed(t, err)
-	_, _, err = a.clientOf("").ACLTokens().ExchangeOneTimeToken(once.OneTimeSecretID, nil)
-	mustSucceed(t, err)
-	if status, said := a.putWith(boot.SecretID, "/v1/acl/site-code", `{"Name": "Ann", "Site": "*", "Policies": ["read"], "TTL": "1h"}`); status != http.StatusOK || !strings.Contains(said, newest.Add(time.Hour).Format(time.RFC3339)) {
-		t.Errorf("a site code of an hour: %d %s", status, said)
-	}
-}
-
 func TestACLWhy(t *testing.T) {
 	a := newACLHub(t)
 	c, _ := a.mustBootstrap()

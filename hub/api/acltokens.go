@@ -132,7 +132,7 @@ func (a *API) changeACLToken(r *http.Request, req api.ACLTokenRequest) (any, fle
 
 // storeNewACLToken stores a token with its accessor and secret.
 func (a *API) storeNewACLToken(r *http.Request, req api.ACLTokenRequest) (any, fleet.Index, error) {
-	token, now := req.ACLToken, a.tokenTime()
+	token, now := req.ACLToken, a.cfg.Now().UTC()
 	token.CreateTime = now
 	if !acl.IsUUID(token.AccessorID) || !acl.IsUUID(token.SecretID) {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store ACL token %q: its accessor or its secret is not a UUID", token.Name)
@@ -214,7 +214,7 @@ func (a *API) makeOneTimeToken(r *http.Request, _ struct{}) (any, fleet.Index, e
 		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "Permission denied: the request has no token that a one-time token could stand for")
 	}
 	secret := fleet.NewUUID(nil)
-	made := state.OneTimeToken{Hash: access.HashSecret(secret), AccessorID: actor.Accessor, ExpiresAt: a.tokenTime().Add(oneTimeTTL)}
+	made := state.OneTimeToken{Hash: access.HashSecret(secret), AccessorID: actor.Accessor, ExpiresAt: a.cfg.Now().UTC().Add(oneTimeTTL)}
 	var err error
 	if made.Secret, err = access.SealSecret(secret, requestSecret(r)); err != nil {
 		return nil, 0, err
@@ -236,7 +236,7 @@ func (a *API) exchangeOneTimeToken(r *http.Request, req api.OneTimeTokenExchange
 	if !known { // everybody may ask: what is refused anyway must not fill the log
 		return nil, 0, fleet.Errorf(fleet.CodeForbidden, "exchange a one-time token: it is unknown, was used or has ended")
 	}
-	res, err := a.commitCommand(r.Context(), state.ACLOneTimeUse{Hash: hash, Now: a.tokenTime()})
+	res, err := a.commitCommand(r.Context(), state.ACLOneTimeUse{Hash: hash, Now: a.cfg.Now().UTC()})
 	if err != nil {
 		return nil, res.Index, err
 	}

@@ -50,7 +50,7 @@ func (a *API) listSiteCodes(v *state.View, r *http.Request, q query) (any, fleet
 
 // createSiteCode draws a site code. What the person types is in the answer alone: the state has only its hash.
 func (a *API) createSiteCode(r *http.Request, req api.SiteCodeRequest) (any, fleet.Index, error) {
-	code, err := newSiteCode(req, a.tokenTime())
+	code, err := newSiteCode(req, a.cfg.Now().UTC())
 	if err != nil {
 		return nil, 0, err
 	}

@@ -76,7 +76,8 @@ func (a *API) createToken(r *http.Request, req api.CreateTokenRequest) (any, fle
 	if g := grantOf(r); req.Role == fleet.RoleHub && !g.rules.IsManagement() {
 		return nil, 0, refusal(g.rules, acl.Requirement{Kind: acl.KindManagement})
 	}
-	kept, err := newJoinToken(req, a.tokenTime())
+	now := a.cfg.Now()
+	kept, err := newJoinToken(req, now)
 	if err != nil {
 		return nil, 0, err
 	}

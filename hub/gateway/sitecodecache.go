@@ -63,8 +63,7 @@ func newSiteCodeCache(cfg Config) *siteCodeCache {
 func (c *siteCodeCache) codesFor(place codePlace) (wantedCodes, *state.View) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	view := c.cfg.State.View()
-	now := view.LatestTime(c.cfg.Now())
+	view, now := c.cfg.State.View(), c.cfg.Now()
 	tables := siteCodeTables{codes: view.TableIndex("site_codes"), policies: view.TableIndex("acl_policies")}
 	if tables != c.made || !c.ends.IsZero() && !now.Before(c.ends) {
 		c.readCodes(view, now)

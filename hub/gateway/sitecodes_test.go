@@ -237,19 +237,6 @@ func TestSiteCodesOfAPlace(t *testing.T) {
 	}
 }
 
-// A hub whose clock is behind the newest time in the state delivers no code that has ended by that time.
-func TestEndedSiteCodesWithAClockThatWentBack(t *testing.T) {
-	t.Parallel()
-	f := newCodeFleet(t)
-	f.storeCode("ends", "*", "*", "look", time.Hour)
-	f.storeCode("stays", "*", "*", "look", 2*time.Hour)
-	f.MustApply(t, state.Evals{Now: f.now.Add(time.Hour).UnixNano()})
-	f.now = f.now.Add(-time.Hour)
-	if got, _ := f.gateway.SiteCodesFor("s1", "till"); !slices.Equal(got, []string{"stays"}) {
-		t.Errorf("delivered: %v", got)
-	}
-}
-
 // TestSiteCodesAreReadOnce: a change of a code or a policy is computed once for all edges: each set of policies is looked at
 // once, whatever the number of edges and codes. The places that are kept are bounded.
 func TestSiteCodesAreReadOnce(t *testing.T) {

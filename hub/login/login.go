@@ -86,9 +86,6 @@ func (l *Logins) LoginJWT(ctx context.Context, method, raw string) (fleet.ACLTok
 	return l.tokenFor(row, all)
 }
 
-// latestTime returns the time by which ends count that the hubs have set.
-func (l *Logins) latestTime() time.Time { return l.cfg.State.View().LatestTime(l.cfg.Now()) }
-
 // findMethod returns an auth method of a type.
 func (l *Logins) findMethod(name, kind string) (*state.ACLAuthMethodRecord, error) {
 	if name == "" {
@@ -127,7 +124,7 @@ func (l *Logins) tokenFor(row *state.ACLAuthMethodRecord, all map[string]any) (f
 	if err != nil {
 		return fleet.ACLToken{}, loginError(row.Name, err)
 	}
-	now := l.latestTime().UTC()
+	now := l.cfg.Now().UTC()
 	end := now.Add(time.Duration(row.MaxTokenTTL))
 	token.Global, token.CreateTime, token.ExpirationTime = row.TokenLocality == localityGlobal, now, &end
 	return token, nil

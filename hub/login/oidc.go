@@ -153,7 +153,7 @@ func boundToLogin(in OIDCLogin) []byte {
 // sealState returns the state of a login: the key's name, and with this key encrypted the time when the login ends and
 // its seed.
 func (l *Logins) sealState(in OIDCLogin, seed []byte) (string, error) {
-	plain := binary.BigEndian.AppendUint64(nil, uint64(l.latestTime().Add(loginWindow).Unix()))
+	plain := binary.BigEndian.AppendUint64(nil, uint64(l.cfg.Now().Add(loginWindow).Unix()))
 	wrapped, by, err := l.cfg.Wrap.Wrap(append(plain, seed...), boundToLogin(in))
 	if err != nil {
 		return "", err
@@ -177,7 +177,7 @@ func (l *Logins) openState(in OIDCLogin, text string) ([]byte, error) {
 	if err != nil || len(plain) != 8+seedBytes {
 		return nil, foreign
 	}
-	if end := int64(binary.BigEndian.Uint64(plain)); l.latestTime().Unix() >= end {
+	if end := int64(binary.BigEndian.Uint64(plain)); l.cfg.Now().Unix() >= end {
 		return nil, fleet.Errorf(fleet.CodeForbidden, "this login has ended: it has %s", loginWindow).WithHint("begin again")
 	}
 	return plain[8:], nil

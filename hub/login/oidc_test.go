@@ -142,22 +142,6 @@ func TestForeignLogins(t *testing.T) {
 	mustFailWith(t, err, fleet.CodeForbidden, "this login has ended: it has 10m0s")
 }
 
-// A hub whose clock is behind the newest time in the state refuses a login that has ended by that time, completes one that
-// begins now, and gives a token that lasts from then on.
-func TestLoginsWithAClockThatWentBack(t *testing.T) {
-	o := newOIDCHarness(t)
-	_, ended := o.beginLogin()
-	newest := o.now.Add(10 * time.Minute)
-	o.mustApply(state.Evals{Now: newest.UnixNano()})
-	_, err := o.completeLogin(ended)
-	mustFailWith(t, err, fleet.CodeForbidden, "this login has ended: it has 10m0s")
-	_, answer := o.beginLogin()
-	token, err := o.completeLogin(answer)
-	if err != nil || !token.ExpirationTime.Equal(newest.Add(time.Hour)) {
-		t.Errorf("a login after that: %+v, %v", token, err)
-	}
-}
-
 func TestBadOIDCRequests(t *testing.T) {
 	o := newOIDCHarness(t)
 	o.method.Config.AllowedRedirectURIs = []string{"http://localhost:4649/oidc/callback", "https://hub.example.com/ui"}

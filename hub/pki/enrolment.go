@@ -31,8 +31,6 @@ type Registry interface {
 	// StateKey returns the state key for a hub that joins (see ParseStateKey); nil: there is none yet.
 	StateKey() []byte
 	Token(id string) (*state.JoinToken, bool)
-	// LatestTime returns the later of this hub's clock and of the newest time in the state: join tokens end by it.
-	LatestTime(clock time.Time) time.Time
 	// Known reports whether a hub or an edge of that name is a member already.
 	Known(role, name string) bool
 	// CAs returns the CAs of the cluster, the oldest first.
@@ -331,7 +329,7 @@ func (e *Enrolment) checkToken(req syncproto.Enroll, now time.Time) error {
 		return fleet.Errorf(fleet.CodeTokenBad, "enrol: the cluster does not know this join token").
 			WithHint("it may have been removed, or the cluster was restored from a time before it existed: create a new one on a hub")
 	}
-	if token.ExpiresAt != 0 && e.cfg.Registry.LatestTime(now).UnixNano() >= token.ExpiresAt {
+	if token.ExpiresAt != 0 && now.UnixNano() >= token.ExpiresAt {
 		return fleet.Errorf(fleet.CodeTokenExpiry, "enrol: the join token %s expired at %s", token.ID, formatTime(time.Unix(0, token.ExpiresAt))).
 			WithHint("create a new one on a hub")
 	}

@@ -34,8 +34,7 @@ type registry struct {
 	revoked map[fleet.NodeID]*fleet.Revocation
 	fail    error
 
-	newest   time.Time // that a command had
-	first    []byte    // DER of the first CA
+	first    []byte // DER of the first CA
 	later    state.CAs
 	keys     map[uint64][]byte // of the CAs, by number, once there is more than one
 	admitted map[string][]byte
@@ -58,13 +57,6 @@ func (r *registry) Token(id string) (*state.JoinToken, bool) {
 	defer r.mu.Unlock()
 	t, ok := r.tokens[id]
 	return t, ok
-}
-
-func (r *registry) LatestTime(clock time.Time) time.Time {
-	if r.newest.After(clock) {
-		return r.newest
-	}
-	return clock
 }
 
 func (r *registry) Revocation(id fleet.NodeID) (*fleet.Revocation, bool) {

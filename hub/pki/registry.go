@@ -2,7 +2,6 @@ package pki
 
 import (
 	"context"
-	"time"
 
 	"skerry/fleet"
 	"skerry/hub/rpc"
@@ -84,9 +83,6 @@ func (r StateRegistry) StateKey() []byte {
 
 // Token returns the join token of a name.
 func (r StateRegistry) Token(id string) (*state.JoinToken, bool) { return r.State.View().Token(id) }
-
-// LatestTime returns the later of a hub's clock and of the newest time in the state.
-func (r StateRegistry) LatestTime(clock time.Time) time.Time { return r.State.View().LatestTime(clock) }
 
 // Known reports whether the state has a hub or an edge of that name.
 func (r StateRegistry) Known(role, name string) bool {

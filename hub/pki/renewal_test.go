@@ -81,40 +81,6 @@ func TestRenewalAnswers(t *testing.T) {
 	}
 }
 
-// A join token ends by the newest time in the state, also at a hub whose clock went back. Certificates and CAs end by the
-// hub's own clock: one hub that was once years ahead must not have all hubs refuse the whole fleet for good.
-func TestEndsWithAClockThatWentBack(t *testing.T) {
-	r := mustRegistry(t)
-	r.known["edge:"+nodeID] = true
-	token := r.mustToken(time.Hour, fleet.RoleEdge)
-	held := mustIssue(t, *r.cluster, fleet.RoleEdge, nodeID)
-	r.mustReplaceCA(t, start)
-	const free = "bbbbbbbb-1111-4222-8333-444455556666"
-	for name, try := range map[string]struct {
-		newest time.Duration // after start
-		cert   *x509.Certificate
-		id     string
-		want   fleet.Code
-	}{
-		"a token, in time":                        {newest: 59 * time.Minute, id: free},
-		"a token, at its end":                     {newest: time.Hour, id: free, want: fleet.CodeTokenExpiry},
-		"a certificate, after the CA's grace":     {newest: grace + time.Second, cert: held.Cert, id: nodeID},
-		"a certificate, after its own grace, too": {newest: 8000 * day, cert: held.Cert, id: nodeID},
-	} {
-		t.Run(name, func(t *testing.T) {
-			r.newest, r.records = start.Add(try.newest), nil
-			req := syncproto.Enroll{Role: fleet.RoleEdge, ID: try.id, CSR: mustRequest(t, fleet.RoleEdge, try.id)}
-			if try.cert == nil {
-				req.TokenID, req.Secret = token.ID, token.Secret
-			}
-			_, err := mustEnrolment(t, r, start).Enroll(t.Context(), pki.Applicant{Addr: &net.UDPAddr{}, Cert: try.cert}, req)
-			if fleet.CodeOf(err) != try.want || (err != nil) != (len(r.records) == 0) {
-				t.Fatalf("got %v, want code %q; recorded %v", err, try.want, r.records)
-			}
-		})
-	}
-}
-
 func TestTooLateSaysWhatToDo(t *testing.T) {
 	r := mustRegistry(t)
 	req := syncproto.Enroll{Role: fleet.RoleEdge, ID: nodeID, CSR: mustRequest(t, fleet.RoleEdge, nodeID)}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"skerry/fleet"
 )
@@ -237,16 +236,13 @@ func (c *checker) compareSummaries() {
 }
 
 // CheckStep returns an error that lists what must never happen between two states of one log, next being
-// the later one: indexes, times, epochs or applied rows that went backwards, live objects that vanished, ended
+// the later one: indexes, epochs or applied rows that went backwards, live objects that vanished, ended
 // ones that run again.
 func CheckStep(prev, next *View) error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if next.Index() < prev.Index() {
 		fail("the applied entry went from %d to %d", prev.Index(), next.Index())
-	}
-	if was, is := prev.LatestTime(time.Unix(0, 0)), next.LatestTime(time.Unix(0, 0)); is.Before(was) {
-		fail("the newest time went from %s to %s", was, is)
 	}
 	restored := next.Restored() != prev.Restored()
 	for old := range prev.Nodes("") {

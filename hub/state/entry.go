@@ -80,13 +80,12 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind_%d", uint8(k))
 }
 
-// commandType is the declaration of one kind of command: its number, name, time, decoder, and the method that
+// commandType is the declaration of one kind of command: its number, name, decoder, and the method that
 // applies it.
 type commandType struct {
 	kind   Kind
 	of     reflect.Type
 	name   string
-	now    []int // see fieldNow
 	decode func(body []byte) (Command, error)
 	apply  func(t *tx, c Command) Result
 }
@@ -97,7 +96,6 @@ func declareCommand[C Command](kind Kind, apply func(*tx, C) Result) commandType
 		kind: kind,
 		of:   reflect.TypeFor[C](),
 		name: snakeCase(reflect.TypeFor[C]().Name()),
-		now:  fieldNow(reflect.TypeFor[C]()),
 		decode: func(body []byte) (Command, error) {
 			var c C
 			err := decode(body, &c)

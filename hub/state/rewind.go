@@ -17,7 +17,6 @@ import (
 //   - Root keys that were made since stay, and so do signing keys: tokens that they have signed are in use. All that were
 //     there before the restore stay encrypted with the state key that they were encrypted with. The active one stays
 //     active where the snapshot's was removed since.
-//   - The newest time goes on, so that what has ended stays ended.
 //   - Indexes go on: the restore is an entry like any other, later than all forgotten ones.
 //   - Epochs go on: every node gets an epoch greater than the one that it had, so that no session
 //     from before the restore is accepted. The edges' session numbers and the fenced sessions stay, too.
@@ -45,7 +44,6 @@ func (t *tx) rewindToSnapshot(old *View, from fleet.Index, c SnapshotRestore) {
 	t.keepAccess(old)
 	t.keepRootKeys(old)
 	t.noteRestore(from, c.Now)
-	t.noteTime(old.LatestTime(time.Unix(0, c.Now)).UnixNano())
 	rewound := t.rewindNodes(old, from, c.Now)
 	t.expelRevokedNodes(old, &w)
 	t.keepEndedAllocs(old, &w)

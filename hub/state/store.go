@@ -56,9 +56,9 @@ func newGeneration() *generation {
 	return &generation{db: db, gone: make(chan struct{})}
 }
 
-// Apply applies the command of the log entry index. A refused command sets Result.Err, and changes nothing
-// but the applied index; a refused batch sets its code in Result.Updates. index must be greater than at
-// the call before.
+// Apply applies the command of the log entry index. A refused command sets Result.Err, or the code of a
+// batch in Result.Updates, and changes nothing but the applied index. index must be greater than at the
+// call before.
 func (s *Store) Apply(index fleet.Index, c Command) Result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,8 +71,6 @@ func (s *Store) Apply(index fleet.Index, c Command) Result {
 	res.Index = index
 	if res.Err != nil {
 		t = beginEntry(gen.db, index)
-	} else {
-		t.noteTime(commands[KindOf(c)].timeOf(c))
 	}
 	t.commitEntry(gen.db)
 	return res

@@ -11,7 +11,7 @@ import (
 // tables lists all tables in the order of their records in a snapshot: a record comes after the records
 // that it refers to.
 var tables = orderTables(
-	&metaTable, &clockTable, &clusterTable, &stateKeyTable, &caTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable, &exposureTable,
+	&metaTable, &clusterTable, &stateKeyTable, &caTable, &tokenTable, &hubTable, &poolTable, &certificateTable, &admissionTable, &revocationTable, &exposureTable,
 	&schedulerTable, &namespaceTable, &restoredTable, &partTable, &desiredTable, &capacityTable,
 	&bodyTable, &jobTable, &nodeTable, &deploymentTable, &allocTable, &evalTable,
 	&volumeTable, &prefetchTable, &rootKeyTable, &variableTable,
