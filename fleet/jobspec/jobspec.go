@@ -172,6 +172,9 @@ func (p *parser) jsonTree(src []byte) map[string]any {
 		p.addDiagnostic(Diagnostic{File: p.filename, Message: fmt.Sprintf("the key %s is there twice", key), Hint: "leave one of them out"})
 	}
 	delete(outer, outside)
+	maps.DeleteFunc(outer, func(_ string, value json.RawMessage) bool { // a saved request has the other keys, without a value
+		return slices.Contains([]string{"null", `""`, "false", "0", "[]", "{}"}, string(value))
+	})
 	if outside != "" && len(outer) > 0 {
 		p.addDiagnostic(Diagnostic{
 			File: p.filename, Message: fmt.Sprintf("not expected beside %s: %s", outside, strings.Join(slices.Sorted(maps.Keys(outer)), ", ")),

@@ -109,3 +109,12 @@ func TestLabelBesideAnID(t *testing.T) {
 		}
 	}
 }
+
+// A saved request to register a job has more keys than the job. Those without a value say nothing.
+func TestKeysWithoutAValueBesideTheJob(t *testing.T) {
+	src := `{"Job": {"ID": "j", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "raw_exec", "Config": {"command": "x"}}]}]},
+		"Submission": null, "Region": "", "EnforceIndex": false, "JobModifyIndex": 0}`
+	if job, err := jobspec.Parse("j.json", []byte(src), jobspec.Options{}); err != nil || job.ID != "j" {
+		t.Errorf("%+v, %v", job, err)
+	}
+}
