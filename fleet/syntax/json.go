@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -28,39 +29,52 @@ func JSONDepth(data []byte) int {
 	return deepest
 }
 
+// maxKeyShown bounds the path of a key, in bytes.
+const maxKeyShown = 200
+
 // RepeatedKey returns the path of the first key that an object of a JSON text has twice, such as "Groups[0].Name"; "": there
 // is none, or the text is no JSON. Decoders use one of both values, and say nothing. The text must not be nested deep.
 func RepeatedKey(text []byte) string {
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
-	found, _ := repeatedKeyIn(dec, "")
-	return found
+	parts, _ := findRepeatedKey(dec)
+	slices.Reverse(parts)
+	path := strings.TrimPrefix(strings.Join(parts, ""), ".")
+	if len(path) > maxKeyShown {
+		path = strings.ToValidUTF8(path[:maxKeyShown], "") + "…"
+	}
+	return path
 }
 
-// repeatedKeyIn is RepeatedKey for the next value of a decoder, whose path is given.
-func repeatedKeyIn(dec *json.Decoder, path string) (found string, err error) {
+// findRepeatedKey returns the parts of the path of the first key that the next value of a decoder has twice, the last one first.
+func findRepeatedKey(dec *json.Decoder) (parts []string, err error) {
 	opening, err := dec.Token()
 	if err != nil || opening != json.Delim('{') && opening != json.Delim('[') {
-		return "", err
+		return nil, err
 	}
 	seen := map[string]bool{}
 	for i := 0; dec.More(); i++ {
-		at := fmt.Sprintf("%s[%d]", path, i)
+		key := ""
 		if opening == json.Delim('{') {
 			token, err := dec.Token()
 			if err != nil {
-				return "", err
+				return nil, err
 			}
-			key := fmt.Sprint(token)
-			if at = strings.TrimPrefix(path+"."+key, "."); seen[key] {
-				return at, nil
+			if key = fmt.Sprint(token); seen[key] {
+				return []string{"." + key}, nil
 			}
 			seen[key] = true
 		}
-		if found, err := repeatedKeyIn(dec, at); found != "" || err != nil {
-			return found, err
+		parts, err := findRepeatedKey(dec)
+		switch {
+		case err != nil:
+			return nil, err
+		case parts != nil && opening == json.Delim('{'):
+			return append(parts, "."+key), nil
+		case parts != nil:
+			return append(parts, fmt.Sprintf("[%d]", i)), nil
 		}
 	}
 	_, err = dec.Token()
-	return "", err
+	return nil, err
 }
