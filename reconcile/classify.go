@@ -105,7 +105,7 @@ func (d *decision) classifyAlloc(a *fleet.Alloc) *member {
 	switch {
 	case a.AwaitsPlacement() && !d.isSystemJob():
 		m.kind = d.terminalKind(m, node)
-	case a.DoneAfterAll() && !d.needsDestructiveUpdate(a):
+	case d.isBatchJob() && a.DoneAfterAll() && !d.needsDestructiveUpdate(a):
 		m.kind = kindSucceeded
 	case a.NoLongerWanted():
 		m.kind = kindEnded

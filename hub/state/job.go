@@ -171,7 +171,7 @@ func (t *tx) restoreShutdownDelay(ns string, id fleet.JobID, now int64) {
 // after it was stopped or purged. They are then neither rescheduled nor counted for the new registration.
 func (t *tx) retireEndedAllocs(ns string, id fleet.JobID, now int64) {
 	for _, id := range t.ownJobSummary(ns, id).allocs {
-		if a := t.currentAlloc(id); a.EndedOnEdge() && a.ClientTerminal() && !a.NoLongerWanted() {
+		if a := t.currentAlloc(id); a.EndedOnEdge() && a.ClientTerminal() && (!a.NoLongerWanted() || a.DoneAfterAll()) {
 			t.changeAlloc(id, now, func(a *allocRow) {
 				a.Retired, a.DesiredDescription = true, "it had ended when the job was started again"
 				a.history.appendEntries(t.newAllocHubEvent(a, eventRetired, a.DesiredDescription, now))
