@@ -138,8 +138,12 @@ const pieceBytes = 64 << 10
 
 // writeBatch writes the events of one log entry as one line, an api.EventBatch, in pieces; nothing if there are none.
 func writeBatch(sink io.Writer, index fleet.Index, happened iter.Seq[*state.Event]) error {
-	out, separator := bufio.NewWriterSize(sink, pieceBytes), fmt.Sprintf(`{"Index":%d,"Events":[`, index)
+	var out *bufio.Writer
+	var separator string
 	for e := range happened {
+		if out == nil { // most entries have no event for most streams
+			out, separator = bufio.NewWriterSize(sink, pieceBytes), fmt.Sprintf(`{"Index":%d,"Events":[`, index)
+		}
 		b, err := json.Marshal(newEvent(index, e))
 		if err != nil {
 			return fmt.Errorf("encode event %s of %s %s: %w", e.Type, e.Topic, e.Key, err)
@@ -150,9 +154,10 @@ func writeBatch(sink io.Writer, index fleet.Index, happened iter.Seq[*state.Even
 			return fmt.Errorf("write events: %w", err)
 		}
 	}
-	if separator == "," {
-		out.WriteString("]}\n")
+	if out == nil {
+		return nil
 	}
+	out.WriteString("]}\n")
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write events: %w", err)
 	}
