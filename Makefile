@@ -108,7 +108,7 @@ bench: build ## benchmarks, then memory and size of the real programs
 
 EVERY_DRIVER := raw_exec,exec,wasm,docker,podman,java,qemu
 
-benchmarks: build ## the tables of docs/benchmarks.md: an hour, as root, on a machine that does nothing else
+benchmarks: build ## the tables of docs/benchmarks.md: two hours, as root, on a machine that does nothing else
 	bin/skerry-chaos footprint --bin bin --driver $(EVERY_DRIVER) --table docs/benchmarks.md
 	bin/skerry-chaos run reboot --bin bin --driver $(EVERY_DRIVER) --boots 20 --table docs/benchmarks.md
 	bin/skerry-chaos run reboot --bin bin --driver $(EVERY_DRIVER) --boots 20 --secrets --table docs/benchmarks.md
