@@ -9,8 +9,8 @@ import (
 	"skerry/fleet"
 )
 
-// launches checks that a periodic job is launched once for each time, without overlap if it prohibits that, by hubs and by
-// edges.
+// launches checks that a periodic job is launched once for each time: by hubs, without overlap if it prohibits that, and by an
+// edge in one allocation.
 type launches struct {
 	atEdges  map[edgeLaunch]time.Duration  // when a row of each launch by an edge was applied
 	children map[fleet.JobID]time.Duration // when each child was launched

@@ -15,7 +15,6 @@ import (
 	"sync"
 
 	"skerry/chaos/check"
-	"skerry/fleet"
 )
 
 // Files of the first hub with the join tokens for edges and for hubs.
@@ -136,7 +135,7 @@ func secretsAllowedIn(name string) []SecretKind {
 func (m *SecretMarks) MarkFiles(dir string) {
 	for pattern, add := range map[string]func(string){
 		filepath.Join("*", EdgeTokenFile): m.AddJoinToken, filepath.Join("*", HubTokenFile): m.AddJoinToken,
-		filepath.Join("*", "allocs", "*", "*", identityFile.FilePath()): m.AddIdentity,
+		filepath.Join("*", "allocs", "*", "*", "secrets", "nomad_*"): m.AddIdentity, // nomad_token, and nomad_NAME.jwt
 	} {
 		paths, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
@@ -149,6 +148,3 @@ func (m *SecretMarks) MarkFiles(dir string) {
 		}
 	}
 }
-
-// identityFile is an identity whose file a task of a run may have.
-var identityFile = fleet.WorkloadIdentity{Name: fleet.DefaultIdentity, File: true}

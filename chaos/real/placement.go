@@ -54,14 +54,14 @@ func (p Placement) Run(ctx context.Context) error {
 		return err
 	}
 	about := fmt.Sprintf("%d edges of %d MHz, one job of %d allocations, hubs: %d", p.Edges, p.CPU, p.Count, p.Hubs)
-	return errors.Join(append(found.exceeded, found.table.replaceIn(p.Table, fmt.Sprintf("placement-%d-%d", p.Edges, p.CPU), about))...)
+	return errors.Join(judgeFigures(found.all), found.table.replaceIn(p.Table, fmt.Sprintf("placement-%d-%d", p.Edges, p.CPU), about))
 }
 
 // placementFigures are the durations of a Placement, each beside its limit.
 type placementFigures struct {
 	Ground
-	table    *figureTable
-	exceeded []error // ErrViolated for each duration above its limit
+	table *figureTable
+	all   []figure
 }
 
 // addDuration prints the time since `since` beside its limit (0: none), and adds a row to the table.
@@ -72,9 +72,7 @@ func (f *placementFigures) addDuration(what string, since time.Time, limit time.
 	}
 	f.printLine("  %-44s %9s   (at most %s)", what, seconds(took), most)
 	f.table.addRow(what, seconds(took), most)
-	if limit > 0 && took > limit {
-		f.exceeded = append(f.exceeded, fmt.Errorf("%w: %s after %s, at most %s", ErrViolated, what, seconds(took), most))
-	}
+	f.all = append(f.all, inSeconds(what, took, limit))
 }
 
 // measurePhases measures until the edges are ready, the job is registered, all allocations are

@@ -26,7 +26,7 @@ func TestPlacement(t *testing.T) {
 	}
 	p := real.Placement{Ground: g, Hubs: 1, Edges: 10, CPU: 2000, Count: 150, ReadyWithin: time.Hour, PlacedWithin: time.Nanosecond, Table: table}
 	err := p.Run(t.Context())
-	if !errors.Is(err, real.ErrViolated) || !strings.Contains(err.Error(), "150 allocations placed after") || strings.Contains(err.Error(), "ready") {
+	if !errors.Is(err, real.ErrViolated) || !strings.Contains(err.Error(), "150 allocations placed: ") || strings.Contains(err.Error(), "ready") {
 		t.Errorf("one limit of two is exceeded: %v", err)
 	}
 	for _, want := range []string{"edges joined together, all ready", "(at most 3600.00 s)", "150 allocations placed", "all seen running by the hubs", "the fullest has 20"} {

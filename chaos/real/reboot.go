@@ -232,6 +232,7 @@ func (t rebootTurn) rebootMachine(ctx context.Context, s *fleetRun, m *coldMachi
 			if err := m.checkSecrets(); err != nil {
 				return result, fmt.Errorf("boot %d: %w", boot+1, err)
 			}
+			s.marks.MarkFiles(s.Dir) // the next loss of power takes the identities away
 		}
 	}
 	if m.daemon != nil && t.alone {

@@ -51,10 +51,10 @@ func (s *fleetRun) searchSecrets() (check.SecretSearch, error) {
 	return o, nil
 }
 
-// failOnSecrets returns ErrViolated if a search has found a secret in clear, and otherwise the error of the search.
+// failOnSecrets returns ErrViolated if a search has found a secret in clear, joined with the error of the search.
 func failOnSecrets(o check.SecretSearch, err error) error {
-	if err == nil && len(o.Found) > 0 {
-		err = fmt.Errorf("%w: %s: a secret is in clear in %s", ErrViolated, check.SecretsSealed.Slug(), o.Found[0])
+	if len(o.Found) > 0 {
+		err = errors.Join(fmt.Errorf("%w: %s: a secret is in clear in %s", ErrViolated, check.SecretsSealed.Slug(), o.Found[0]), err)
 	}
 	return err
 }
@@ -100,6 +100,7 @@ func (s *campaignRun) judgeSecrets(ctx context.Context) {
 // ended them with a dump of their goroutines.
 func (s *campaignRun) judgeSecretsAtEnd(ctx context.Context) {
 	began := time.Now()
+	s.marks.MarkFiles(s.Dir)
 	o := check.SecretSearch{}
 	var errs []error
 	for _, h := range s.fleet.Hubs {
@@ -121,10 +122,15 @@ func (s *campaignRun) searchAnswers(ctx context.Context, h *cluster.Hub, o *chec
 	for _, p := range profiles {
 		paths = append(paths, "/debug/pprof/"+p)
 	}
-	ctx, cancel := context.WithTimeout(ctx, answersBound)
-	defer cancel()
 	for _, path := range paths {
-		b, err := h.Read(ctx, path, s.management)
+		var b []byte
+		err := cluster.Eventually(ctx, answersBound, h.Name+" answers to "+path, func(ctx context.Context) string { // there may be no leader now
+			var err error
+			if b, err = h.Read(ctx, path, s.management); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
 		if err != nil {
 			return err
 		}

@@ -84,7 +84,7 @@ func (s Schedule) DispatchOf(step Step) DispatchRequest {
 // dispatchStream separates the random numbers of addDispatches from the others, as windowStream does.
 const dispatchStream = 0xd15b
 
-// dispatchesPerHour is the maximum number of drawn dispatches in an hour, after the first two.
+// dispatchesPerHour bounds the drawn dispatches of a run of an hour, after the first two: there are fewer.
 const dispatchesPerHour = 8
 
 // addDispatches gives some runs a parameterized job, which is dispatched a few times in an hour. A third of the dispatches

@@ -163,6 +163,8 @@ func (s Schedule) checkSteps(ps *Problems) {
 		switch j := jobs[step.Job]; {
 		case step.Verb == Store && !j.Secret:
 			ps.addWithHint(PartStep, i, "secret: true", "store %s: its task reads no variable", j.ID)
+		case step.Verb == Dispatch && slices.ContainsFunc(s.Steps[:i], step.isDispatchedTogether):
+			ps.add(PartStep, i, "dispatch %s: another step dispatches it at %s", j.ID, formatDuration(step.At))
 		case j.HCL != "":
 		case step.Verb == Dispatch && j.Payload == "":
 			ps.addWithHint(PartStep, i, "payload: optional", "dispatch %s: it is not parameterized", j.ID)
@@ -173,6 +175,11 @@ func (s Schedule) checkSteps(ps *Problems) {
 		}
 		stands[step.Job] = step.checkTransition(ps, i, stand)
 	}
+}
+
+// isDispatchedTogether reports whether another step dispatches the same job at the same time: both would have the same token.
+func (step Step) isDispatchedTogether(other Step) bool {
+	return other.Verb == Dispatch && other.Job == step.Job && other.At == step.At
 }
 
 // checkTransition returns the job's state after step i, from its state before (stand). It adds a
