@@ -599,6 +599,28 @@ func TestLostAndFound(t *testing.T) {
 	w.wantEvals("shop")
 }
 
+// A batch job that is stopped and started again runs all its work anew, also what was done after a hub had given it up.
+func TestStartedAgainAfterItWasDone(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("night", fleet.JobTypeBatch, 1))
+	ids := w.placeAllocs("night", id, 1)
+	w.reportStatus(id, fleet.ClientRunning, ids...)
+	w.missHeartbeats(id)
+	w.markAllocsUnknown(ids...)
+	w.updateAllocs(w.allocsWithStatus(fleet.ClientLost, ids...)...)
+	w.openNextSession(id)
+	w.reportStatus(id, fleet.ClientComplete, ids...)
+	if a := w.getAlloc(ids[0]); !a.DoneAfterAll() {
+		t.Fatalf("it is not done: %+v", a)
+	}
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "night", Eval: w.newEvaluation(fleet.TriggerJobDeregister), Now: w.nowNanos()})
+	w.registerJob(job("night", fleet.JobTypeBatch, 1))
+	if a := w.getAlloc(ids[0]); !a.Retired || a.DoneAfterAll() {
+		t.Errorf("it counts as done: %+v", a)
+	}
+}
+
 func TestNodeCommands(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
