@@ -428,10 +428,24 @@ func judgeOrder(t *testing.T, g target, rows []fleet.Transition) {
 			}
 		}
 		if row.ClientStatus == fleet.ClientFailed {
-			t.Errorf("%s: an allocation failed: %s %+v", g, describe(row), row.Event)
+			t.Errorf("%s: an allocation failed: %s; its rows until then:\n%s", g, describe(row), strings.Join(listRowsOf(rows, row.Alloc, row.Seq), "\n"))
 		}
 		last[row.Alloc] = row.ClientStatus
 	}
+}
+
+// listRowsOf describes the rows of an allocation up to one of them.
+func listRowsOf(rows []fleet.Transition, alloc fleet.AllocID, last fleet.Seq) (lines []string) {
+	for _, row := range rows {
+		if row.Alloc == alloc && row.Seq <= last {
+			line := describe(row)
+			if row.Event != nil {
+				line += ": " + row.Event.DisplayMessage
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // judgeActions checks that the hub knows the actions of people on site.
