@@ -220,9 +220,13 @@ const unstoredState = "unable to store init state"
 // fullDisk is the free space in bytes below which an error of a runtime counts as that of a full disk.
 const fullDisk = 64 << 10
 
+// deathsOfInit are what the messages of runc have when something killed the process that was to become the task, as a lack of
+// memory or a loss of power does.
+var deathsOfInit = []string{"broken pipe", "connection reset by peer", "from pipe: EOF", "setup: EOF", "signal: killed", "container init: %!w(<nil>)", "readlink /proc/"}
+
 // runtimeError returns the last error in a runtime's log, or err if the log has none. It marks the error as
-// recoverable if a full disk may be the cause: hardly any space is free, the runtime could not write its state, or it
-// ran and wrote no log.
+// recoverable if the task's process was killed before it began, or a full disk may be the cause: hardly any space is free,
+// the runtime could not write its state, or it ran and wrote no log.
 func runtimeError(log string, err error, free int64) error {
 	message := lastRuntimeError(log)
 	if message == "" {
@@ -237,6 +241,11 @@ func runtimeError(log string, err error, free int64) error {
 	for _, lack := range lacks {
 		if strings.Contains(strings.ToLower(message), lack.Error()) {
 			return runtimeFailure{message, lack}
+		}
+	}
+	for _, death := range deathsOfInit {
+		if strings.Contains(message, death) {
+			return drivers.Recoverable(runtimeFailure{message: message})
 		}
 	}
 	return runtimeFailure{message: message}

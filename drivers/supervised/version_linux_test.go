@@ -56,8 +56,8 @@ func TestTaskOfVersion1(t *testing.T) {
 }
 
 // A runtime that meets a full disk says so in its log, or loses the cause, or has no room for a log: the task may start
-// later.
-func TestRuntimeErrorOnAFullDisk(t *testing.T) {
+// later. So it may if its process was killed before it began; these are messages of runc 1.1, whose process was killed 250 times.
+func TestRuntimeErrors(t *testing.T) {
 	exit := exec.Command("false").Run()
 	const room = 1 << 30
 	for _, c := range []struct {
@@ -73,6 +73,14 @@ func TestRuntimeErrorOnAFullDisk(t *testing.T) {
 		{`{"level":"error","msg":"unable to store init state: %!w(<nil>)"}`, exit, room, true},
 		{`{"level":"error","msg":"exec: no such file"}`, exit, 4096, true},
 		{`{"level":"error","msg":"exec: no such file"}`, exit, room, false},
+		{`{"level":"error","msg":"unable to start container process: error during container init: exec: \"/x\": permission denied"}`, exit, room, false},
+		{`{"level":"error","msg":"unable to start container process: can't copy bootstrap data to pipe: write init-p: broken pipe"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: error during container init: read init-p: connection reset by peer"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: can't get final child's PID from pipe: EOF"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: waiting for init preliminary setup: EOF"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: error during container init: %!w(<nil>)"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: error waiting for our first child to exit: signal: killed"}`, exit, room, true},
+		{`{"level":"error","msg":"unable to start container process: error getting pipe fds for pid 2419: readlink /proc/2419/fd/0: no such file or directory"}`, exit, room, true},
 	} {
 		path := filepath.Join(t.TempDir(), "log")
 		if err := os.WriteFile(path, []byte(c.log+"\n"), 0o600); err != nil {
