@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"skerry/drivers"
+	"skerry/drivers/cgroup"
 	"skerry/drivers/drivertest"
 	"skerry/drivers/exec"
 	"skerry/drivers/oci"
+	"skerry/drivers/supervised"
 )
 
 // mustWrapRuntime writes a program that is the OCI runtime, but kills the supervisor once, before or after step.
@@ -156,4 +158,35 @@ func mustMarker(tb testing.TB, dir string) string {
 		tb.Fatal(err)
 	}
 	return fmt.Sprintf("SKERRY_TASK=%d:%d", st.Dev, st.Ino)
+}
+
+// TestStateLostWithThePower: the machine lost its power while the runtime made the container of a task, and the record of that start was
+// lost, too. The file with the container's state is empty: the task starts nevertheless.
+func TestStateLostWithThePower(t *testing.T) {
+	mustHaveRuntime(t)
+	for _, runtime := range runtimesHere() {
+		t.Run(filepath.Base(runtime), func(t *testing.T) {
+			cfg := newTask(t, "echo started")
+			if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			marker, err := supervised.Marker(cfg.StateDir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, instance, _ := strings.Cut(marker, "=")
+			folder := filepath.Join(cfg.StateDir, "oci", cgroup.CleanName(cfg.ID+"."+instance))
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range []string{"state.json", "status"} { // of runc, and of crun
+				if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if exit, out := mustRunWith(t, mustChrootDriver(t, runtime, nil), cfg); !exit.Success() || out != "started\n" {
+				t.Errorf("%+v, output %q", exit, out)
+			}
+		})
+	}
 }

@@ -155,11 +155,27 @@ func (s *supervisor) startAdoptedContainer() {
 	}
 }
 
+// isStateCutOff reports whether the state of a container lost its content with the power, so that no runtime can delete the
+// container. It has no processes then. Runtimes themselves replace the file as a whole.
+func isStateCutOff(folder string) bool {
+	for _, name := range []string{"state.json", "status"} { // of runc, and of crun
+		if b, err := os.ReadFile(filepath.Join(folder, name)); err == nil && !json.Valid(b) {
+			return true
+		}
+	}
+	return false
+}
+
 // deleteContainer ends the task's container if it exists, and removes its state, its cgroup and its PID namespace.
 func (s *supervisor) deleteContainer() error {
 	c := s.spec.Container
 	var err error
-	if _, missing := os.Stat(filepath.Join(c.Root, c.ID)); missing == nil {
+	folder := filepath.Join(c.Root, c.ID)
+	switch _, missing := os.Stat(folder); {
+	case missing != nil:
+	case isStateCutOff(folder):
+		err = os.RemoveAll(folder)
+	default:
 		err = s.runRuntime(nil, nil, "delete", "--force", c.ID)
 	}
 	if c.PIDNamespace == "" {
