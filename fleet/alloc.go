@@ -327,31 +327,28 @@ func (a *Alloc) DoneAfterAll() bool {
 
 // wasKilled reports whether a main task was killed since its last start; that of the leader ends the others, and counts alone.
 func (a *Alloc) wasKilled() bool {
-	var mains, leaders []string
-	if g := a.Group(); g != nil {
-		for _, t := range g.Tasks {
-			switch {
-			case t.Leader:
-				leaders = append(leaders, t.Name)
-			case t.Lifecycle == nil:
-				mains = append(mains, t.Name)
-			}
-		}
-	}
-	if len(leaders) > 0 {
-		mains = leaders
-	}
-	return slices.ContainsFunc(mains, func(task string) bool {
-		for _, e := range slices.Backward(a.TaskStates[task].Events) {
-			switch e.Type {
-			case TaskKilled, TaskKilling:
-				return true
-			case TaskStarted:
-				return false
-			}
-		}
+	g := a.Group()
+	if g == nil {
 		return false
+	}
+	hasLeader := slices.ContainsFunc(g.Tasks, func(t Task) bool { return t.Leader })
+	return slices.ContainsFunc(g.Tasks, func(t Task) bool {
+		counts := t.Leader || !hasLeader && t.Lifecycle == nil
+		return counts && a.TaskStates[t.Name].wasKilled()
 	})
+}
+
+// wasKilled reports whether the task was killed since its last start.
+func (s TaskState) wasKilled() bool {
+	for _, e := range slices.Backward(s.Events) {
+		switch e.Type {
+		case TaskKilled, TaskKilling:
+			return true
+		case TaskStarted:
+			return false
+		}
+	}
+	return false
 }
 
 // lastRecorded returns the last client status in AllocStates, "" for none.
