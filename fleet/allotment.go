@@ -21,6 +21,14 @@ type AssignedPort struct {
 	Shared bool `json:",omitempty"`
 }
 
+// Inside returns the port in the network's namespace: To, or Value if it is not mapped.
+func (p *AssignedPort) Inside() int {
+	if p.To > 0 {
+		return p.To
+	}
+	return p.Value
+}
+
 // AssignedTaskResources are the cores and devices of one task.
 type AssignedTaskResources struct {
 	Cores   []int            `json:",omitempty"`

@@ -69,7 +69,7 @@ func (o *options) idleInGroup(driver string, mode container.NetworkMode, joinsGr
 		inside, used := o.targetPort(p, cfg)
 		switch {
 		case !used:
-		case joinsGroup && inside != portInside(p):
+		case joinsGroup && inside != p.Inside():
 			idle = append(idle, fmt.Sprintf("port_map of %q has no effect in the group's network: write to = %d in the group's port block", p.Label, inside))
 		case mode.IsHost() && inside != p.Value:
 			idle = append(idle, fmt.Sprintf("the port %q is not mapped to %d: the container has the network of the machine", p.Label, inside))
@@ -85,13 +85,5 @@ func (o *options) targetPort(p fleet.AssignedPort, cfg drivers.TaskConfig) (insi
 	if inside, mapped := o.portMap[p.Label]; mapped {
 		return inside, true
 	}
-	return portInside(p), slices.Contains(o.ports, p.Label) || slices.Contains(cfg.Network.TaskPorts, p.Label)
-}
-
-// portInside returns the port to which the group's network maps a port.
-func portInside(p fleet.AssignedPort) int {
-	if p.To > 0 {
-		return p.To
-	}
-	return p.Value
+	return p.Inside(), slices.Contains(o.ports, p.Label) || slices.Contains(cfg.Network.TaskPorts, p.Label)
 }

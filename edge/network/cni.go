@@ -84,7 +84,7 @@ func (h *Hook) planPlugins(s *State, p *runner.Preparation, n drivers.Network, c
 			ip = p.Node.HostAddresses(fleet.DefaultHostNetwork)[0].IP
 		}
 		for _, protocol := range []string{"tcp", "udp"} {
-			s.Ports = append(s.Ports, portMapping{HostPort: port.Value, ContainerPort: insidePort(port), Protocol: protocol, HostIP: ip})
+			s.Ports = append(s.Ports, portMapping{HostPort: port.Value, ContainerPort: port.Inside(), Protocol: protocol, HostIP: ip})
 		}
 	}
 	return nil

@@ -344,12 +344,9 @@ func withAllocAddresses(env map[string]string, ports []fleet.AssignedPort, s Sta
 	for _, p := range ports {
 		label := envName.ReplaceAllString(p.Label, "_")
 		env["NOMAD_ALLOC_INTERFACE_"+label], env["NOMAD_ALLOC_IP_"+label] = interfaceName, s.IP
-		env["NOMAD_ALLOC_ADDR_"+label] = net.JoinHostPort(s.IP, strconv.Itoa(insidePort(p)))
+		env["NOMAD_ALLOC_ADDR_"+label] = net.JoinHostPort(s.IP, strconv.Itoa(p.Inside()))
 	}
 	return env
 }
 
 var envName = regexp.MustCompile(`[^A-Za-z0-9_]`)
-
-// insidePort returns the number of a port inside the allocation's network.
-func insidePort(p fleet.AssignedPort) int { return cmp.Or(max(p.To, 0), p.Value) }

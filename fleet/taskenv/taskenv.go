@@ -281,11 +281,7 @@ func assignedResourceVars(vars map[string]string, a *fleet.AssignedResources, ta
 		return
 	}
 	for _, p := range a.Ports {
-		label, host := envName(p.Label), strconv.Itoa(p.Value)
-		inside := host
-		if p.To > 0 {
-			inside = strconv.Itoa(p.To)
-		}
+		label, host, inside := envName(p.Label), strconv.Itoa(p.Value), strconv.Itoa(p.Inside())
 		vars["NOMAD_IP_"+label], vars["NOMAD_HOST_IP_"+label] = p.HostIP, p.HostIP
 		vars["NOMAD_PORT_"+label], vars["NOMAD_HOST_PORT_"+label] = inside, host
 		vars["NOMAD_ALLOC_PORT_"+label] = inside

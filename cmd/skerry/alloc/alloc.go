@@ -119,8 +119,8 @@ func addAssignedResources(t *console.Table, a *fleet.AssignedResources) {
 	}
 	for _, p := range a.Ports {
 		line := fmt.Sprintf("%s: %s", p.Label, strings.TrimPrefix(fmt.Sprintf("%s:%d", p.HostIP, p.Value), ":"))
-		if p.To > 0 && p.To != p.Value {
-			line += fmt.Sprintf(" -> %d", p.To)
+		if inside := p.Inside(); inside != p.Value {
+			line += fmt.Sprintf(" -> %d", inside)
 		}
 		t.Add("Port", line)
 	}
