@@ -39,6 +39,9 @@ func (p Placement) Run(ctx context.Context) error {
 	if p.Hubs < 1 || p.Edges < 1 || p.CPU < 1 || p.Count < 1 {
 		return errors.New("a placement needs at least one hub, one edge, one MHz and one allocation")
 	}
+	if p.ReadyWithin < 0 || p.PlacedWithin < 0 {
+		return errors.New("the limits of a placement are not negative; 0 is none")
+	}
 	if room := p.Edges * (p.CPU / placementCPU); p.Count > room {
 		return fmt.Errorf("%d allocations of %d MHz do not fit: %d edges of %d MHz have room for %d", p.Count, placementCPU, p.Edges, p.CPU, room)
 	}

@@ -46,3 +46,20 @@ func TestPlacement(t *testing.T) {
 		t.Errorf("more than fits: %v", err)
 	}
 }
+
+// TestPlacementRefuses: sizes and limits that make no sense are refused before anything starts.
+func TestPlacementRefuses(t *testing.T) {
+	for want, change := range map[string]func(*real.Placement){
+		"at least one hub": func(p *real.Placement) { p.Hubs = 0 },
+		"do not fit":       func(p *real.Placement) { p.Count = 21 },
+		"not negative":     func(p *real.Placement) { p.ReadyWithin = -time.Second },
+		"0 is none":        func(p *real.Placement) { p.PlacedWithin = -time.Second },
+	} {
+		p := real.Placement{Hubs: 1, Edges: 1, CPU: 2000, Count: 20}
+		p.Out = new(bytes.Buffer)
+		change(&p)
+		if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
