@@ -3,10 +3,17 @@ package planner
 import (
 	"context"
 	"errors"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
 
 	"skerry/fleet"
 	"skerry/hub/state"
 )
+
+// entriesAtOnce bounds the entries of one plan that are being committed. Entries that wait for each other leave the hubs
+// idle for a round trip each; too many delay what comes after them in the log.
+const entriesAtOnce = 4
 
 // commitPlan commits a verified plan, in one log entry or, for a large plan, several. It divides an entry
 // that is too large to be encoded. It returns the answer for the worker.
@@ -14,38 +21,103 @@ import (
 // result says Refused, and the worker plans again. After an error the plan may be committed later: it
 // counts as doubtful.
 func (p *Planner) commitPlan(ctx context.Context, v *verifiedPlan) outcome {
-	left := v.splitIntoEntries(p.cfg.Now().UnixNano())
-	limit := maxEntryAllocs
-	if v.plan.AllAtOnce {
-		limit = max(limit, left.remainingSize())
-	}
-	for !left.isFinished() {
-		entry, rest := left.nextEntry(limit)
-		res, err := p.cfg.Applier.Apply(ctx, entry)
-		switch {
-		case errors.Is(err, state.ErrTooLarge) && limit > 1:
-			limit = max(1, min(limit, left.remainingSize())/2)
-			continue
-		case errors.Is(err, state.ErrTooLarge):
-			p.flight.removePlan(v, p.cfg.Now())
-			return outcome{err: fleet.AsError(err)}
-		case err != nil:
-			p.flight.markDoubtful(v)
-			return outcome{err: fleet.Errorf(fleet.CodeUnavailable, "commit plan of evaluation %s: %v",
-				fleet.Short(v.plan.EvalID), err)}
-		case res.Err != nil:
-			p.flight.removePlan(v, p.cfg.Now())
-			return outcome{result: fleet.PlanResult{
-				Refused: res.Err.Message, RefreshIndex: res.Index, AllocIndex: v.result.AllocIndex,
-			}}
-		}
-		v.result.AllocIndex = res.Index
-		left = rest
+	done := p.commitChunks(ctx, v.asChunk(p.cfg.Now().UnixNano()).divideIntoChunks())
+	v.result.AllocIndex = max(v.result.AllocIndex, done.index)
+	if done.isDoubtful() {
+		p.flight.markDoubtful(v)
+		return outcome{err: fleet.Errorf(fleet.CodeUnavailable, "commit plan of evaluation %s: %v", fleet.Short(v.plan.EvalID), done.err)}
 	}
 	p.flight.removePlan(v, p.cfg.Now())
+	switch refusal := done.refusal; {
+	case done.err != nil:
+		return outcome{err: fleet.AsError(done.err)}
+	case refusal.Err != nil:
+		return outcome{result: fleet.PlanResult{
+			Refused: refusal.Err.Message, RefreshIndex: max(refusal.Index, done.index), AllocIndex: v.result.AllocIndex,
+		}}
+	}
 	if !v.result.Full() {
 		v.result.RefreshIndex = max(v.result.RefreshIndex, v.result.AllocIndex)
 		p.cfg.Logger.Debug("plan committed in part", "eval_id", v.plan.EvalID, "rejected", len(v.result.Rejected))
 	}
 	return outcome{result: v.result}
+}
+
+// commitChunks commits the chunks of a plan: first the one with the deployment, and those with evaluations, to which
+// allocations refer; then the others, several at a time; then the last one, which ends the plan's evaluation. If one fails,
+// it commits those that are on their way, and no other.
+func (p *Planner) commitChunks(ctx context.Context, chunks []planChunk) commitResult {
+	last, all := len(chunks)-1, commitResult{}
+	next := 0
+	for ; next < last && (next == 0 || len(chunks[next].evals) > 0) && all.isComplete(); next++ {
+		all.add(p.commitChunk(ctx, chunks[next]))
+	}
+	var mu sync.Mutex // guards all
+	var commits errgroup.Group
+	commits.SetLimit(entriesAtOnce)
+	for _, chunk := range chunks[next:last] {
+		commits.Go(func() error {
+			mu.Lock()
+			goOn := all.isComplete()
+			mu.Unlock()
+			if goOn {
+				one := p.commitChunk(ctx, chunk)
+				mu.Lock()
+				defer mu.Unlock()
+				all.add(one)
+			}
+			return nil
+		})
+	}
+	_ = commits.Wait() // the errors are in all
+	if all.isComplete() {
+		all.add(p.commitChunk(ctx, chunks[last]))
+	}
+	return all
+}
+
+// commitChunk commits a chunk in one entry, or, if that is too large to be encoded, in several, one after the other.
+func (p *Planner) commitChunk(ctx context.Context, chunk planChunk) commitResult {
+	res, err := p.cfg.Applier.Apply(ctx, chunk.asEntry())
+	switch {
+	case errors.Is(err, state.ErrTooLarge):
+		part, rest := chunk.cutChunk(max(1, chunk.size()/2))
+		if rest.isEmpty() {
+			return commitResult{err: err}
+		}
+		both := p.commitChunk(ctx, part)
+		if both.isComplete() {
+			both.add(p.commitChunk(ctx, rest))
+		}
+		return both
+	case err != nil:
+		return commitResult{err: err}
+	case res.Err != nil:
+		return commitResult{refusal: res}
+	}
+	return commitResult{index: res.Index}
+}
+
+// commitResult is what became of some entries of a plan.
+type commitResult struct {
+	index   fleet.Index  // the newest entry that was committed
+	refusal state.Result // of an entry that the state refused; without an Err: of none
+	err     error        // of an entry that is too large, or that may be committed later
+}
+
+// isComplete reports whether all entries were committed.
+func (r *commitResult) isComplete() bool { return r.err == nil && r.refusal.Err == nil }
+
+// isDoubtful reports whether an entry may be committed later.
+func (r *commitResult) isDoubtful() bool { return r.err != nil && !errors.Is(r.err, state.ErrTooLarge) }
+
+// add adds the result of further entries.
+func (r *commitResult) add(more commitResult) {
+	r.index = max(r.index, more.index)
+	if more.refusal.Index > r.refusal.Index {
+		r.refusal = more.refusal
+	}
+	if more.err != nil && !r.isDoubtful() {
+		r.err = more.err
+	}
 }

@@ -1,6 +1,8 @@
 package planner
 
 import (
+	"slices"
+
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -63,22 +65,21 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
 	return parts
 }
 
-// remainingEntries are the log entries of a plan that are still to be committed. Evaluations that
+// planChunk is a part of a plan that one log entry can carry, or the whole plan before it is divided. Evaluations that
 // allocations refer to come first, with the deployment. The plan's own evaluation comes last: if the
 // commit breaks off, it stays pending and is processed again.
-type remainingEntries struct {
-	v          *verifiedPlan
-	now        int64
-	hasStarted bool               // nextEntry was called, so the deployment is committed
-	evals      []fleet.Evaluation // remaining evaluations without the plan's own
-	own        []fleet.Evaluation // the plan's own evaluation; empty if it is not committed
-	parts      [][]allocChange    // remaining parts, see atomicParts
+type planChunk struct {
+	v     *verifiedPlan
+	now   int64
+	first bool               // it has the plan's deployment
+	evals []fleet.Evaluation // without the plan's own
+	parts [][]allocChange    // see atomicParts
+	own   []fleet.Evaluation // the plan's own evaluation; empty if it is not committed, or in a later chunk
 }
 
-// splitIntoEntries returns all entries of the plan as remaining; now is the time of the commands
-// (UnixNano).
-func (v *verifiedPlan) splitIntoEntries(now int64) remainingEntries {
-	c := remainingEntries{v: v, now: now, parts: atomicParts(&v.result, v.affectedNodes())}
+// asChunk returns the whole plan as one chunk; now is the time of the commands (UnixNano).
+func (v *verifiedPlan) asChunk(now int64) planChunk {
+	c := planChunk{v: v, now: now, first: true, parts: atomicParts(&v.result, v.affectedNodes())}
 	for _, e := range v.evals {
 		if e.ID == v.plan.EvalID {
 			c.own = append(c.own, e)
@@ -89,8 +90,24 @@ func (v *verifiedPlan) splitIntoEntries(now int64) remainingEntries {
 	return c
 }
 
-// remainingSize returns the number of evaluations and allocations that are still to be committed.
-func (c remainingEntries) remainingSize() int {
+// divideIntoChunks divides a chunk into those that are committed in one entry each, at least one. A plan that is for all at
+// once is not divided.
+func (c planChunk) divideIntoChunks() []planChunk {
+	limit := maxEntryAllocs
+	if c.v.plan.AllAtOnce {
+		limit = max(limit, c.size())
+	}
+	part, rest := c.cutChunk(limit)
+	chunks := []planChunk{part}
+	for !rest.isEmpty() {
+		part, rest = rest.cutChunk(limit)
+		chunks = append(chunks, part)
+	}
+	return chunks
+}
+
+// size returns the number of evaluations and allocations, without the plan's own evaluation.
+func (c planChunk) size() int {
 	n := len(c.evals)
 	for _, p := range c.parts {
 		n += len(p)
@@ -98,10 +115,32 @@ func (c remainingEntries) remainingSize() int {
 	return n
 }
 
-// nextEntry returns the next entry, and the remaining ones after it. An entry has at most limit
-// evaluations and allocations, but at least one part, even if that is larger. It does not change c.
-func (c remainingEntries) nextEntry(limit int) (state.Plan, remainingEntries) {
-	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: c.now, Result: fleet.PlanResult{
+// cutChunk returns the first part of a chunk, and the rest, which is empty if everything is in the first. The first has
+// at most limit evaluations and allocations, but at least one part of allocations, even if that is larger.
+func (c planChunk) cutChunk(limit int) (part, rest planChunk) {
+	n := min(limit, len(c.evals))
+	part, rest = c, c
+	part.evals, rest.evals = c.evals[:n:n], c.evals[n:]
+	cut := 0
+	for len(rest.evals) == 0 && cut < len(c.parts) && (n == 0 || n+len(c.parts[cut]) <= limit) {
+		n += len(c.parts[cut])
+		cut++
+	}
+	part.parts, rest.parts, rest.first = c.parts[:cut:cut], c.parts[cut:], false
+	if len(rest.evals) > 0 || len(rest.parts) > 0 {
+		part.own = nil
+	} else {
+		rest.own = nil
+	}
+	return part, rest
+}
+
+// isEmpty reports whether nothing is left in a rest of cutChunk.
+func (c planChunk) isEmpty() bool { return len(c.evals) == 0 && len(c.parts) == 0 && len(c.own) == 0 }
+
+// asEntry returns the log entry of a chunk.
+func (c planChunk) asEntry() state.Plan {
+	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: c.now, Evals: slices.Concat(c.evals, c.own), Result: fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
 	}}
 	if job := c.v.plan.Job; job != nil {
@@ -110,32 +149,19 @@ func (c remainingEntries) nextEntry(limit int) (state.Plan, remainingEntries) {
 			entry.Jobs = []*fleet.Job{job}
 		}
 	}
-	if !c.hasStarted && c.v.hasDeploymentChange() {
+	if c.first && c.v.hasDeploymentChange() {
 		entry.NewDeployment, entry.DeploymentUpdates = c.v.plan.Deployment, c.v.plan.DeploymentUpdates
 	}
-	c.hasStarted = true
-	n := min(limit, len(c.evals))
-	entry.Evals, c.evals = c.evals[:n:n], c.evals[n:]
-	for len(c.evals) == 0 && len(c.parts) > 0 && (n == 0 || n+len(c.parts[0]) <= limit) {
-		for _, p := range c.parts[0] {
+	for _, part := range c.parts {
+		for _, p := range part {
 			into := entry.Result.NodeAllocation
 			if p.update {
 				into = entry.Result.NodeUpdate
 			}
 			into[p.alloc.NodeID] = append(into[p.alloc.NodeID], c.v.stripForEntry(p.alloc))
 		}
-		n += len(c.parts[0])
-		c.parts = c.parts[1:]
 	}
-	if c.isFinished() {
-		entry.Evals = append(entry.Evals, c.own...)
-	}
-	return entry, c
-}
-
-// isFinished reports whether no entry remains. At least one entry is always made.
-func (c remainingEntries) isFinished() bool {
-	return c.hasStarted && len(c.evals) == 0 && len(c.parts) == 0
+	return entry
 }
 
 // hasJobVersion reports whether the state keeps this version of the job, so that entries need not carry

@@ -3,7 +3,9 @@ package planner_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -253,5 +255,102 @@ func TestAPlanThatIsOvertakenIsRefusedWithWhereToLookAgain(t *testing.T) {
 	res := c.mustSubmitPlan(c.planOfPlacements(j, allocs...))
 	if res.Refused == "" || res.Full() || res.RefreshIndex <= changed || res.AllocIndex == 0 || res.AllocIndex >= changed {
 		t.Fatalf("changed in entry %d: %+v", changed, res)
+	}
+}
+
+// planOfChunks returns a plan on one node that is divided into so many entries, and ends the evaluation e1.
+func (c *cluster) planOfChunks(chunks int) fleet.Plan {
+	j, n := c.mustRegisterJob("shop"), c.addReadyNode("n1", 100_000)
+	var allocs []fleet.Alloc
+	for range chunks*1000 - 500 {
+		allocs = append(allocs, c.newPendingAlloc(j, n, 1))
+	}
+	p := c.planOfPlacements(j, allocs...)
+	p.Evals = []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}
+	return p
+}
+
+// The entries of a large plan are committed several at a time: the first one alone, which has what the others refer to, and
+// the last one alone, which ends the evaluation.
+func TestEntriesOfAPlanOverlap(t *testing.T) {
+	c := newCluster(t)
+	c.startPlanner()
+	p := c.planOfChunks(10)
+	var mu sync.Mutex
+	underway, begun, together := 0, 0, make(chan struct{})
+	c.gate = func(entry state.Plan) error {
+		mu.Lock()
+		underway++
+		begun++
+		alone := begun == 1 || len(entry.Evals) > 0
+		if alone && underway != 1 || underway > 4 {
+			t.Errorf("entry %d is committed together with %d others", begun, underway-1)
+		}
+		if underway == 4 && begun == 5 {
+			close(together)
+		}
+		mu.Unlock()
+		if !alone {
+			select {
+			case <-together:
+			case <-time.After(20 * time.Second):
+				t.Error("four entries are never committed at once")
+			}
+		}
+		mu.Lock()
+		underway--
+		mu.Unlock()
+		return nil
+	}
+	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 10 {
+		t.Errorf("%d entries: %+v", begun, res)
+	}
+}
+
+// If one entry among several is refused or in doubt, the last one is not committed, so that the evaluation is processed
+// again; and a doubt counts for more than a refusal.
+func TestAnEntryAmongSeveralFails(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		refused, unknown bool
+	}{{"refused", true, false}, {"in doubt", false, true}, {"both", true, true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := newCluster(t)
+			c.startPlanner()
+			p := c.planOfChunks(5)
+			var mu sync.Mutex
+			begun := 0
+			c.gate = func(entry state.Plan) error {
+				mu.Lock()
+				defer mu.Unlock()
+				begun++
+				switch {
+				case len(entry.Evals) > 0:
+					t.Error("the evaluation ends")
+				case begun == 2 && tt.unknown:
+					return errOutcomeUnknown
+				case begun == 3 && tt.refused:
+					changed := *p.Job
+					changed.Priority = 60
+					c.mustApplyEntry(state.JobRegister{Job: &changed})
+				}
+				return nil
+			}
+			res, err := c.planner.Submit(c.Context(), p)
+			switch {
+			case tt.unknown && fleet.CodeOf(err) != fleet.CodeUnavailable:
+				t.Errorf("an entry is in doubt: %+v, %v", res, err)
+			case !tt.unknown && (err != nil || res.Refused == "" || res.RefreshIndex < c.View().Index() || res.AllocIndex == 0):
+				t.Errorf("an entry is refused: %+v, %v", res, err)
+			}
+			if _, ended := c.View().Eval("e1"); ended {
+				t.Error("the evaluation is committed")
+			}
+			c.gate = nil
+			other, n := c.mustRegisterJob("other"), c.addReadyNode("n2", 1)
+			if res := c.mustSubmitPlan(c.planOfPlacements(other, c.newPendingAlloc(other, n, 1))); !res.Full() || (c.barrier > 0) != tt.unknown {
+				t.Errorf("another job's plan, after %d barriers: %+v", c.barrier, res)
+			}
+		})
 	}
 }
