@@ -13,7 +13,7 @@ import (
 
 // entriesAtOnce bounds the entries of one plan that are being committed. Entries that wait for each other leave the hubs
 // idle for a round trip each; too many delay what comes after them in the log.
-const entriesAtOnce = 4
+const entriesAtOnce = 8
 
 // commitPlan commits a verified plan, in one log entry or, for a large plan, several. It divides an entry
 // that is too large to be encoded. It returns the answer for the worker.

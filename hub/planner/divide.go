@@ -90,8 +90,8 @@ func (v *verifiedPlan) asChunk(now int64) planChunk {
 	return c
 }
 
-// divideIntoChunks divides a chunk into those that are committed in one entry each, at least one. A plan that is for all at
-// once is not divided.
+// divideIntoChunks divides a whole plan into chunks that are committed in one entry each, at least one. If there are several,
+// the last one has the plan's own evaluation and nothing else. A plan that is for all at once is not divided.
 func (c planChunk) divideIntoChunks() []planChunk {
 	limit := maxEntryAllocs
 	if c.v.plan.AllAtOnce {
@@ -102,6 +102,11 @@ func (c planChunk) divideIntoChunks() []planChunk {
 	for !rest.isEmpty() {
 		part, rest = rest.cutChunk(limit)
 		chunks = append(chunks, part)
+	}
+	if last := &chunks[len(chunks)-1]; len(chunks) > 1 && len(last.own) > 0 {
+		end := planChunk{v: c.v, now: c.now, own: last.own}
+		last.own = nil
+		chunks = append(chunks, end)
 	}
 	return chunks
 }

@@ -258,12 +258,13 @@ func TestAPlanThatIsOvertakenIsRefusedWithWhereToLookAgain(t *testing.T) {
 	}
 }
 
-// planOfChunks returns a plan on one node that is divided into so many entries, and ends the evaluation e1.
+// planOfChunks returns a plan that is divided into so many entries, and one more that ends the evaluation e1.
 func (c *cluster) planOfChunks(chunks int) fleet.Plan {
-	j, n := c.mustRegisterJob("shop"), c.addReadyNode("n1", 100_000)
+	j := c.mustRegisterJob("shop")
+	nodes := []fleet.NodeID{c.addReadyNode("n1", 100_000), c.addReadyNode("n3", 100_000), c.addReadyNode("n4", 100_000)}
 	var allocs []fleet.Alloc
-	for range chunks*1000 - 500 {
-		allocs = append(allocs, c.newPendingAlloc(j, n, 1))
+	for i := range chunks*1000 - 500 {
+		allocs = append(allocs, c.newPendingAlloc(j, nodes[i%3], 1))
 	}
 	p := c.planOfPlacements(j, allocs...)
 	p.Evals = []fleet.Evaluation{{ID: "e1", Namespace: "default", JobID: "shop", Status: fleet.EvalComplete}}
@@ -275,7 +276,7 @@ func (c *cluster) planOfChunks(chunks int) fleet.Plan {
 func TestEntriesOfAPlanOverlap(t *testing.T) {
 	c := newCluster(t)
 	c.startPlanner()
-	p := c.planOfChunks(10)
+	p := c.planOfChunks(20)
 	var mu sync.Mutex
 	underway, begun, together := 0, 0, make(chan struct{})
 	c.gate = func(entry state.Plan) error {
@@ -283,10 +284,10 @@ func TestEntriesOfAPlanOverlap(t *testing.T) {
 		underway++
 		begun++
 		alone := begun == 1 || len(entry.Evals) > 0
-		if alone && underway != 1 || underway > 4 {
+		if alone && underway != 1 || underway > 8 {
 			t.Errorf("entry %d is committed together with %d others", begun, underway-1)
 		}
-		if underway == 4 && begun == 5 {
+		if underway == 8 && begun == 9 {
 			close(together)
 		}
 		mu.Unlock()
@@ -294,7 +295,7 @@ func TestEntriesOfAPlanOverlap(t *testing.T) {
 			select {
 			case <-together:
 			case <-time.After(20 * time.Second):
-				t.Error("four entries are never committed at once")
+				t.Error("eight entries are never committed at once")
 			}
 		}
 		mu.Lock()
@@ -302,7 +303,7 @@ func TestEntriesOfAPlanOverlap(t *testing.T) {
 		mu.Unlock()
 		return nil
 	}
-	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 10 {
+	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 21 {
 		t.Errorf("%d entries: %+v", begun, res)
 	}
 }

@@ -341,7 +341,7 @@ func TestNodeCameBack(t *testing.T) {
 	}
 }
 
-// Large plans take several entries; the evaluation ends in the last.
+// Large plans take several entries; the evaluation ends in the last, which has nothing else.
 func TestLargePlan(t *testing.T) {
 	c := newCluster(t)
 	j := c.mustRegisterJob("shop")
@@ -361,7 +361,7 @@ func TestLargePlan(t *testing.T) {
 	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() {
 		t.Fatalf("result: %v at %d", res.Rejected, res.AllocIndex)
 	}
-	if len(c.plans) != 3 || len(c.plans[0].Evals) != 1 || c.plans[0].Evals[0].ID != "later" || c.plans[2].Evals[0].ID != "e1" {
+	if len(c.plans) != 4 || len(c.plans[0].Evals) != 1 || c.plans[0].Evals[0].ID != "later" || c.plans[3].Evals[0].ID != "e1" || len(c.plans[3].Result.NodeAllocation) > 0 {
 		t.Fatalf("%d entries", len(c.plans))
 	}
 	for _, a := range allocs {
