@@ -93,22 +93,12 @@ func (p Placement) measurePhases(ctx context.Context, s *fleetRun, edges *swarm.
 	}
 	found.addDuration("job registered", began, 0)
 	hub := s.fleet.Hubs[0]
-	err := cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
-		placed, err := p.countPlaced(ctx, hub, job.ID)
-		switch {
-		case err != nil:
-			return err.Error()
-		case placed < p.Count:
-			return fmt.Sprintf("%d of %d are", placed, p.Count)
-		}
-		return ""
-	})
-	if err != nil {
+	if err := p.waitUntilPlaced(ctx, hub, job.ID); err != nil {
 		return err
 	}
 	found.addDuration(fmt.Sprintf("%d allocations placed", p.Count), began, p.PlacedWithin)
 	running := "all seen running by the hubs"
-	err = waitForSwarm(ctx, edges, placeBound, running, func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges })
+	err := waitForSwarm(ctx, edges, placeBound, running, func(t swarm.Totals) bool { return t.Running == p.Count && t.Replayed == t.Edges })
 	if err != nil {
 		return err
 	}
@@ -132,17 +122,24 @@ func (p Placement) largeJob() *fleet.Job {
 	return job
 }
 
-// countPlaced returns the number of a job's allocations that are starting or running.
-func (p Placement) countPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (int, error) {
-	summary, err := hub.JobSummary(ctx, id)
-	if err != nil {
-		return 0, err
+// waitUntilPlaced waits until all allocations of a job are starting or running. It asks the hub with blocking queries: a pause
+// between questions would count as time of the placement.
+func (p Placement) waitUntilPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) error {
+	ctx, cancel := context.WithTimeout(ctx, placeBound)
+	defer cancel()
+	var index fleet.Index
+	watch := hub.Watch(&index)
+	for placed := 0; placed < p.Count; {
+		summary, err := watch.JobSummary(ctx, id)
+		if err != nil {
+			return fmt.Errorf("wait until %d allocations are placed; %d are: %w", p.Count, placed, err)
+		}
+		placed = 0
+		for _, g := range summary.Summary {
+			placed += g.Starting + g.Running
+		}
 	}
-	placed := 0
-	for _, g := range summary.Summary {
-		placed += g.Starting + g.Running
-	}
-	return placed, nil
+	return nil
 }
 
 // saySpread prints the number of edges with allocations and the largest number on one edge, and adds them to the table.
