@@ -125,6 +125,20 @@ func handshakeTimeout(n int) time.Duration {
 	return shortHandshake
 }
 
+// Bounds of the head start, which a dialed hub has before the next one is dialed beside it. Once it has sent anything,
+// it has the longest: it is alive and busy. QUIC ends a losing dial without a message, so that such a dial takes up a
+// place on a busy hub for seconds.
+const (
+	minHeadStart  = 400 * time.Millisecond
+	busyHeadStart = 5 * time.Second
+)
+
+// headStart returns how long a hub that has sent nothing has its head start: twice the time that hubs have taken to
+// answer, which is longer than minHeadStart on a satellite link or under load. answer 0: not known.
+func headStart(answer time.Duration) time.Duration {
+	return min(max(minHeadStart, 2*answer), busyHeadStart)
+}
+
 // Rows are sent at multiples of a tick, so that rows of the same moment share a message (protocol.md 5).
 const (
 	urgentTick = 200 * time.Millisecond

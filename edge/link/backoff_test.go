@@ -188,3 +188,18 @@ func TestPauseAfterABusyHub(t *testing.T) {
 		t.Errorf("%s after a connection that was made", d)
 	}
 }
+
+func TestHeadStart(t *testing.T) {
+	for answer, want := range map[time.Duration]time.Duration{
+		0:                       400 * time.Millisecond,
+		20 * time.Millisecond:   400 * time.Millisecond,
+		200 * time.Millisecond:  400 * time.Millisecond,
+		800 * time.Millisecond:  1600 * time.Millisecond,
+		2500 * time.Millisecond: 5 * time.Second,
+		9 * time.Second:         5 * time.Second,
+	} {
+		if got := headStart(answer); got != want {
+			t.Errorf("after an answer within %s the head start is %s, want %s", answer, got, want)
+		}
+	}
+}

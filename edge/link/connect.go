@@ -136,18 +136,11 @@ func (l *Link) waitBeforeDial(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A hub gets a head start before the next one is dialed, and a longer one once it has sent anything: it is alive
-// and busy. QUIC ends a losing dial without a message, so that it takes up a place on a busy hub for seconds.
-const (
-	headStart     = 400 * time.Millisecond
-	busyHeadStart = 5 * time.Second
-)
-
 // idleTimeout is the time after which QUIC gives up a silent connection. Sessions notice much sooner: a
 // heartbeat is not answered.
 const idleTimeout = transport.MaxIdleTimeout
 
-// dialRound dials hubs from one new socket, each a little after the one before, and returns the first
+// dialRound dials hubs from one new socket, each a head start after the one before, and returns the first
 // connection, which keeps the socket. If no hub is reached, the error names each with the reason.
 func (l *Link) dialRound(ctx context.Context, hubs []string) (*hubConnection, error) {
 	if len(hubs) == 0 {
@@ -240,7 +233,7 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 				conn, err := l.dialHub(ctx, e, cfg, hub)
 				answers <- dialResult{hub, conn, err}
 			})
-			next.Reset(headStart)
+			next.Reset(l.cfg.AnswerTime.headStart())
 		case <-heard:
 			next.Reset(busyHeadStart)
 		case a := <-answers:
@@ -268,7 +261,7 @@ func (l *Link) dialHub(ctx context.Context, e *transport.Endpoint, cfg transport
 		return nil, errors.New("resolve: no address")
 	}
 	cfg.Addr = addrs[l.round%len(addrs)]
-	return e.Dial(ctx, cfg)
+	return TimedDialer{e, l.cfg.AnswerTime}.Dial(ctx, cfg)
 }
 
 // udpSocket opens a UDP socket on any port.

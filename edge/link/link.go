@@ -1,11 +1,12 @@
 // Package link connects an edge to its cluster: it runs the edge's half of syncproto (syncproto.EdgeSession) over
 // QUIC. edge.Open makes one Link and runs it beside everything else; nothing waits for it.
 //
-// It dials the known hubs until one answers, sends Hello and heartbeats, and after a hub has committed the
-// session it replays the journal from the first row that the cluster has not applied. Then it sends rows as they
-// are appended. It gives deliveries to its Edge and serves the streams that the hub opens (logs). If answers
-// stop, it dials beside the session, so that it uses a healed link at once. If the journal has lost rows, a first
-// session learns where the cluster stands, and the next one continues from there.
+// It dials the known hubs, one a little after the other, until one answers. A hub may answer later if the last answers
+// came late, because the path is slow, or a hub or this machine is busy. Then the link sends Hello and heartbeats, and
+// after a hub has committed the session it replays the journal from the first row that the cluster has not applied.
+// Then it sends rows as they are appended. It gives deliveries to its Edge and serves the streams that the hub opens
+// (logs). If answers stop, it dials beside the session, so that it uses a healed link at once. If the journal has lost
+// rows, a first session learns where the cluster stands, and the next one continues from there.
 //
 // Run's goroutine owns all state. A session has a reader and a writer for each stream, and one goroutine that
 // accepts the hub's streams. A search has a dialer with one goroutine for each hub. Each request of a hub has a
@@ -115,6 +116,10 @@ type Config struct {
 	// Received is called with each message of a hub before it is handled, by any goroutine; nil: no call. For tests.
 	Received func(m syncproto.Message)
 
+	// AnswerTime is how long hubs took to answer in dials before those of the link, which keeps it up to date. nil: not
+	// known yet.
+	AnswerTime *AnswerTime
+
 	BackoffCap time.Duration        // 0: DefaultBackoffCap
 	Uptime     func() time.Duration // of the machine; nil: since New
 	Now        func() time.Time     // wall clock: shown, never decided on; nil: time.Now
@@ -162,6 +167,9 @@ func New(cfg Config) (*Link, error) {
 		cfg.Resolve = systemResolve
 	}
 	cfg.BackoffCap = cmp.Or(cfg.BackoffCap, DefaultBackoffCap)
+	if cfg.AnswerTime == nil {
+		cfg.AnswerTime = &AnswerTime{}
+	}
 	if cfg.Uptime == nil {
 		cfg.Uptime = func() time.Duration { return time.Since(start) }
 	}

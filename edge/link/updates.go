@@ -150,12 +150,16 @@ func (s *session) noteHubHeard() {
 
 // checkRoundTrip finds a round trip that has become so much longer that QUIC, which still reckons with the old one, only sends
 // probes. It then ends the session, and the next session starts at once with a connection that measures the round trip.
+// Otherwise the round trip replaces the answer time of the dial, which a healing path or a load may have made longer.
 func (s *session) checkRoundTrip() {
 	s.roundTripCheckAt = 0
-	if now := s.hubConn.conn.Stats(); now.Probes(s.roundTripStats) {
-		s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeTimeout,
-			"the round trip to hub %s is not the one of %s that was measured: a new connection measures it", s.hubConn.hub, now.RTT)})
+	now := s.hubConn.conn.Stats()
+	if !now.Probes(s.roundTripStats) {
+		s.cfg.AnswerTime.setAnswerTime(now.RTT)
+		return
 	}
+	s.endSession(sessionEnd{reconnectNow: true, err: fleet.Errorf(fleet.CodeTimeout,
+		"the round trip to hub %s is not the one of %s that was measured: a new connection measures it", s.hubConn.hub, now.RTT)})
 }
 
 // replacementFound returns the channel on which the search beside the session delivers a connection; nil: no

@@ -14,6 +14,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,7 +23,8 @@ import (
 
 // Net is a simulated network.
 type Net struct {
-	sim *simnet.Simnet
+	sim     *simnet.Simnet
+	latency atomic.Int64
 
 	mu   sync.Mutex
 	port int
@@ -30,14 +32,19 @@ type Net struct {
 
 // New starts a network with a one-way latency; it ends with the test.
 func New(tb testing.TB, latency time.Duration) *Net {
-	n := &Net{port: 40000, sim: &simnet.Simnet{
-		LatencyFunc: simnet.StaticLatency(latency),
+	n := &Net{port: 40000}
+	n.SetLatency(latency)
+	n.sim = &simnet.Simnet{
+		LatencyFunc: func(*simnet.Packet) time.Duration { return time.Duration(n.latency.Load()) },
 		Logger:      slog.New(slog.NewTextHandler(io.Discard, nil)), // packets to closed sockets are no news
-	}}
+	}
 	n.sim.Start()
 	tb.Cleanup(n.sim.Close)
 	return n
 }
+
+// SetLatency changes the one-way latency of packets that are sent from now on.
+func (n *Net) SetLatency(latency time.Duration) { n.latency.Store(int64(latency)) }
 
 const bandwidth = 100 * simnet.Mibps
 
