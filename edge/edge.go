@@ -91,7 +91,8 @@ type Edge struct {
 	// consulLogins has the Consul tokens of tasks and services; nil: no Consul is configured in which they can log in.
 	consulLogins *consul.Keeper
 
-	renewals chan struct{} // capacity 1; wakes keepCertificate
+	renewals   chan struct{}   // capacity 1; wakes keepCertificate
+	answerTime link.AnswerTime // of hubs, in enrolments and on the link
 
 	saving sync.Mutex // held while files of the identity are written, and before mu
 
@@ -449,7 +450,7 @@ func (e *Edge) keepLink(ctx context.Context) error {
 		Node: e.node, Boot: e.boot, Instance: e.instance, Agent: e.cfg.Version, Hubs: e.cfg.Hubs,
 		Journal: e.journal, Edge: linkEdge{e},
 		Socket: e.cfg.ListenPacket, TLS: e.clientTLS,
-		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap,
+		Silence: e.allocs.MaxSilence, Uptime: e.journal.Mono, Now: e.cfg.Now, BackoffCap: e.cfg.BackoffCap, AnswerTime: &e.answerTime,
 		Answered: e.noteHeartbeatAck, Ended: e.noteSessionEnd, AcceptCAs: e.acceptCAs, NoteIndex: e.noteIndex,
 		FenceChanged: e.allocs.TriggerReconcile, // a fence holds back starts
 		Received:     e.cfg.Received,

@@ -7,7 +7,9 @@ import (
 	"net"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skerry/edge"
@@ -16,6 +18,7 @@ import (
 	"skerry/syncproto"
 	"skerry/syncproto/identity"
 	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
 )
 
 // enrolHub is a hub that answers enrolment requests, each once.
@@ -25,6 +28,16 @@ type enrolHub struct {
 }
 
 func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncproto.Message) *enrolHub {
+	t.Helper()
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mustGateOn(t, socket, ca, answer)
+}
+
+// mustGateOn starts an enrolHub that listens on a socket.
+func mustGateOn(t testing.TB, socket net.PacketConn, ca *authority, answer func(syncproto.Enroll) syncproto.Message) *enrolHub {
 	t.Helper()
 	key, err := identity.NewKey()
 	if err != nil {
@@ -37,10 +50,6 @@ func mustGate(t testing.TB, ca *authority, answer func(syncproto.Enroll) syncpro
 	server := &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: []string{syncproto.ALPNEnroll},
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}},
-	}
-	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
 	}
 	endpoint, err := transport.New(transport.Config{Conn: socket, TLS: func([]string) (*tls.Config, error) { return server, nil }})
 	if err != nil {
@@ -170,4 +179,45 @@ func TestAHubThatIsBusyIsAskedAgain(t *testing.T) {
 	})
 	l := mustStart(t, unenrolledConfig(t, identity.NewToken(ca.cert.Raw), g.addr))
 	mustReachStatus(t, l, "enrolled", func(s local.Status) bool { return s.Enrolled })
+}
+
+// dialSocket is a socket that tells the address of each packet that is sent.
+type dialSocket struct {
+	net.PacketConn
+	sent func(to string)
+}
+
+func (s dialSocket) WriteTo(b []byte, to net.Addr) (int, error) {
+	s.sent(to.String())
+	return s.PacketConn.WriteTo(b, to)
+}
+
+// The enrolment shows how slow the path is, so the first session's dial does not take a hub for dead that answers as
+// late.
+func TestLinkKnowsHowSlowTheEnrolmentWas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const latency = 400 * time.Millisecond
+		ca := mustAuthority(t)
+		network := transporttest.New(t, latency)
+		path := network.Path(t, "10.1.0.1", 7)
+		mustGateOn(t, network.Listen(t, hubAddr), ca, ca.acceptEnrolment(t))
+		cfg := unenrolledConfig(t, identity.NewToken(ca.cert.Raw), hubAddr, "10.0.0.2:4647")
+		cfg.ListenLocal = func(string) (net.Listener, error) { return silentListener{make(chan struct{})}, nil }
+		sockets, began := 0, make(chan time.Time, 2)
+		cfg.ListenPacket = func(context.Context) (net.PacketConn, error) {
+			var dialed sync.Map
+			inFirstRound := sockets == 1 // the first socket is that of the enrolment
+			sockets++
+			return dialSocket{path.Socket(), func(to string) {
+				if _, again := dialed.LoadOrStore(to, true); inFirstRound && !again {
+					began <- time.Now()
+				}
+			}}, nil
+		}
+		mustStart(t, cfg)
+		first := <-began
+		if after := (<-began).Sub(first); after < 2*latency {
+			t.Errorf("a second hub was dialed %s after the first one, whose answer takes %s", after, 2*latency)
+		}
+	})
 }

@@ -222,7 +222,7 @@ func (e *Edge) enrolOnce(ctx context.Context, hubs []string, a enroll.Applicant)
 	}
 	var failed []error
 	for _, hub := range hubs {
-		id, answer, err := enrolAt(ctx, endpoint, hub, a)
+		id, answer, err := enrolAt(ctx, link.TimedDialer{Endpoint: endpoint, Time: &e.answerTime}, hub, a)
 		if err == nil || isFinalError(err) || ctx.Err() != nil {
 			return id, answer, errors.Join(err, endpoint.Close())
 		}
