@@ -198,21 +198,27 @@ func (u dialFailures) Unwrap() []error {
 	return all
 }
 
+// dialEvent is an event of the dial of one hub: its first packet came, or it has its result.
+type dialEvent struct {
+	heard bool // the rest is not set
+	dialResult
+}
+
 // dialHubsStaggered dials hubs, each with a head start over the next one, and returns the address and the
 // connection of the first that answers. It closes later connections. If all fail, the error is dialFailures.
 func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg transport.DialConfig, hubs []string) (string, *transport.Conn, error) {
 	ctx, cancel := context.WithCancel(ctx)
-	answers, heard := make(chan dialResult, len(hubs)), make(chan struct{}, len(hubs))
-	cfg.Heard = func() { heard <- struct{}{} }
+	events := make(chan dialEvent, 2*len(hubs)) // one channel, so that a hub is heard before its dial fails
+	cfg.Heard = func() { events <- dialEvent{heard: true} }
 	var dials sync.WaitGroup
 	defer func() { // closes the connections that lost the race
 		cancel()
 		dials.Wait()
-		close(answers)
-		for a := range answers {
-			if a.err == nil {
-				l.tracker.addClosedTraffic(connTraffic(a.conn))
-				_ = a.conn.CloseWith(nil) // the socket is closed, or the winner uses it
+		close(events)
+		for d := range events {
+			if d.conn != nil {
+				l.tracker.addClosedTraffic(connTraffic(d.conn))
+				_ = d.conn.CloseWith(nil) // the socket is closed, or the winner uses it
 			}
 		}
 	}()
@@ -224,23 +230,25 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 		case <-ctx.Done():
 			return "", nil, ctx.Err()
 		case <-next.C:
-			if started == len(hubs) {
-				continue
+			if started == len(hubs) || len(events) > 0 {
+				continue // on a busy machine the event of a dial may wait while the timer ends: it sets the timer again
 			}
 			hub := hubs[started]
 			started++
 			dials.Go(func() {
 				conn, err := l.dialHub(ctx, e, cfg, hub)
-				answers <- dialResult{hub, conn, err}
+				events <- dialEvent{dialResult: dialResult{hub, conn, err}}
 			})
 			next.Reset(l.cfg.AnswerTime.headStart())
-		case <-heard:
-			next.Reset(busyHeadStart)
-		case a := <-answers:
-			if a.err == nil {
-				return a.hub, a.conn, nil
+		case d := <-events:
+			switch {
+			case d.heard:
+				next.Reset(busyHeadStart)
+				continue
+			case d.err == nil:
+				return d.hub, d.conn, nil
 			}
-			if failed = append(failed, a); len(failed) == len(hubs) {
+			if failed = append(failed, d.dialResult); len(failed) == len(hubs) {
 				return "", nil, failed
 			}
 			next.Reset(0) // dial the next hub at once
