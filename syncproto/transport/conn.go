@@ -56,7 +56,7 @@ type Stats struct {
 	PacketsSent, PacketsReceived uint64
 	PacketsLost                  uint64
 	Calls                        uint64        // reads and writes of the connection's streams
-	RTT                          time.Duration // smoothed; 0: not measured yet
+	RTT                          time.Duration // smoothed; 100 ms until it is measured
 }
 
 // Bounds of the packets that a connection normally sends: a few for every read and write of a stream, one for every 600
