@@ -217,6 +217,8 @@ func (f *Flags) Run(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
+	started := time.AfterFunc(startTime, saveMemory)
+	defer started.Stop()
 	return errors.Join(e.Run(ctx), e.Close())
 }
 
