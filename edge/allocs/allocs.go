@@ -28,6 +28,8 @@ type Journal interface {
 	Stop(ctx context.Context, stop syncproto.DesiredStop, ts ...fleet.Transition) error
 	KeepStopped(ctx context.Context, ids []fleet.AllocID, kept bool, ts ...fleet.Transition) error
 	Remove(ctx context.Context, id fleet.AllocID) error
+	PutHandles(ctx context.Context, key string, handles map[fleet.AllocID][]byte) error
+	HandlesUnder(ctx context.Context, key string) (map[fleet.AllocID][]byte, error)
 
 	States() map[fleet.AllocID]journal.State
 	Head() journal.Head

@@ -197,6 +197,27 @@ func (n *fakeJournal) PutHandle(ctx context.Context, id fleet.AllocID, key strin
 	return nil
 }
 
+func (n *fakeJournal) PutHandles(ctx context.Context, key string, handles map[fleet.AllocID][]byte) error {
+	for id, handle := range handles {
+		if err := n.PutHandle(ctx, id, key, handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (n *fakeJournal) HandlesUnder(_ context.Context, key string) (map[fleet.AllocID][]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	under := map[fleet.AllocID][]byte{}
+	for id, handles := range n.handles {
+		if handle := handles[key]; handle != nil {
+			under[id] = handle
+		}
+	}
+	return under, nil
+}
+
 func (n *fakeJournal) Handles(_ context.Context, id fleet.AllocID) (map[string][]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

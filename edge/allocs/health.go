@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -51,42 +52,53 @@ func (a *Allocs) wakeForHealthRows(ts []fleet.Transition) {
 	}
 }
 
-// evaluateHealth decides the health of each allocation that belongs to a deployment, and records it once it is
-// decided. It returns how long until the next decision may be due. It uses monotonic time only and needs no
-// hub.
+// evaluateHealth decides the health of each allocation that belongs to a deployment, and records those that are
+// decided together. It returns how long until the next decision may be due. It uses monotonic time only and needs
+// no hub.
 func (a *Allocs) evaluateHealth(ctx context.Context, desired map[fleet.AllocID]journal.DesiredAlloc, held *heldStops) (next time.Duration, err error) {
 	next = time.Hour
-	var failed []error
-	states := a.cfg.Journal.States()
-	for _, id := range sortedKeys(desired) {
-		w, s := desired[id], states[id]
-		d := w.Alloc.DeploymentID
+	watched := a.watchedForHealth(desired, held)
+	starts, failed := a.ensureHealthStarts(ctx, watched)
+	var decided []fleet.Transition
+	for _, id := range sortedKeys(starts) {
+		w := watched[id]
 		u := updateOf(&w.Alloc)
-		if d == "" || w.Stop || s.Held != nil || held.predecessorReason(w, s) != "" || a.moving.isAwaited(id) || w.Alloc.Job == nil || u.HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
-			a.forgetHealthStart(id)
-			continue
-		}
-		j, err := a.ensureHealthStart(ctx, id, d)
-		if err != nil {
-			failed = append(failed, err)
-			continue
-		}
 		// Read the state only here: a row that is recorded later wakes Run.
-		s = a.cfg.Journal.States()[id]
-		healthy, why, wait := healthVerdict(&w.Alloc, s, healthRules{u, a.checksOf(&w, u)}, j, a.currentMoment())
+		s := a.cfg.Journal.States()[id]
+		healthy, why, wait := healthVerdict(&w.Alloc, s, healthRules{u, a.checksOf(&w, u)}, starts[id], a.currentMoment())
 		if wait > 0 {
 			next = min(next, wait)
 			continue
 		}
-		row := fleet.Transition{Kind: fleet.TransitionHealth, Alloc: id, Deployment: d, Healthy: &healthy, Message: why}
-		if err := a.cfg.Journal.Record(ctx, row); err != nil {
-			failed = append(failed, fmt.Errorf("record the health of allocation %s: %w", fleet.Short(id), err))
+		decided = append(decided, fleet.Transition{
+			Kind: fleet.TransitionHealth, Alloc: id, Deployment: w.Alloc.DeploymentID, Healthy: &healthy, Message: why,
+		})
+	}
+	if err := a.cfg.Journal.Record(ctx, decided...); err != nil {
+		return next, errors.Join(failed, fmt.Errorf("record the health of %d allocations: %w", len(decided), err))
+	}
+	for _, row := range decided {
+		a.forgetHealthStart(row.Alloc)
+		a.log.Info("allocation's health decided", "alloc_id", string(row.Alloc), "healthy", *row.Healthy, "reason", row.Message)
+	}
+	return next, failed
+}
+
+// watchedForHealth returns the allocations whose health is to be decided for their deployment. It ends the watch of
+// the others.
+func (a *Allocs) watchedForHealth(desired map[fleet.AllocID]journal.DesiredAlloc, held *heldStops) map[fleet.AllocID]journal.DesiredAlloc {
+	watched := map[fleet.AllocID]journal.DesiredAlloc{}
+	states := a.cfg.Journal.States()
+	for id, w := range desired {
+		s, d := states[id], w.Alloc.DeploymentID
+		if d == "" || w.Stop || s.Held != nil || held.predecessorReason(w, s) != "" || a.moving.isAwaited(id) || w.Alloc.Job == nil ||
+			updateOf(&w.Alloc).HealthCheck == fleet.HealthManual || s.HealthOf == d && s.Healthy != nil {
+			a.forgetHealthStart(id)
 			continue
 		}
-		a.forgetHealthStart(id)
-		a.log.Info("allocation's health decided", "alloc_id", string(id), "healthy", healthy, "reason", why)
+		watched[id] = w
 	}
-	return next, errors.Join(failed...)
+	return watched
 }
 
 // healthRules are the update block and the state of the checks that decide the health of an allocation.
@@ -167,33 +179,58 @@ func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart
 	return false, "", deadline
 }
 
-// ensureHealthStart returns when the watch of an allocation's health for the deployment d began. If it has not
-// begun, or began in another boot or for another deployment, it begins now and is journaled.
-func (a *Allocs) ensureHealthStart(ctx context.Context, id fleet.AllocID, d fleet.DeploymentID) (healthStart, error) {
-	a.health.mu.Lock()
-	j, known := a.health.started[id]
-	a.health.mu.Unlock()
-	if !known {
-		handles, err := a.cfg.Journal.Handles(ctx, id)
-		if err != nil {
-			return healthStart{}, err
-		}
-		j = decodeHealthStart(handles[healthKey])
+// ensureHealthStarts returns when the watch of the health of each watched allocation began. A watch that has not
+// begun, or began in another boot or for another deployment, begins now. One commit journals all that begin; those
+// that cannot be journaled are missing in the result.
+func (a *Allocs) ensureHealthStarts(ctx context.Context, watched map[fleet.AllocID]journal.DesiredAlloc) (starts map[fleet.AllocID]healthStart, err error) {
+	if starts, err = a.knownHealthStarts(ctx, watched); err != nil {
+		return nil, err
 	}
-	if j.Deployment != d || j.Boot != a.cfg.BootID {
-		j = healthStart{Deployment: d, Boot: a.cfg.BootID, Begun: a.cfg.Journal.Mono()}
-		b, err := json.Marshal(j)
-		if err != nil {
-			return healthStart{}, fmt.Errorf("encode the health start of allocation %s: %w", fleet.Short(id), err)
+	begun := map[fleet.AllocID][]byte{}
+	for id, w := range watched {
+		if j := starts[id]; j.Deployment == w.Alloc.DeploymentID && j.Boot == a.cfg.BootID {
+			continue
 		}
-		if err := a.cfg.Journal.PutHandle(ctx, id, healthKey, b); err != nil {
-			return healthStart{}, fmt.Errorf("record the health start of allocation %s: %w", fleet.Short(id), err)
+		j := healthStart{Deployment: w.Alloc.DeploymentID, Boot: a.cfg.BootID, Begun: a.cfg.Journal.Mono()}
+		if begun[id], err = json.Marshal(j); err != nil {
+			return nil, fmt.Errorf("encode the health start of allocation %s: %w", fleet.Short(id), err)
 		}
+		starts[id] = j
+	}
+	if err = a.cfg.Journal.PutHandles(ctx, healthKey, begun); err != nil {
+		err = fmt.Errorf("record the health starts of %d allocations: %w", len(begun), err)
+		maps.DeleteFunc(starts, func(id fleet.AllocID, _ healthStart) bool { return begun[id] != nil })
 	}
 	a.health.mu.Lock()
 	defer a.health.mu.Unlock()
-	a.health.started[id] = j
-	return j, nil
+	maps.Copy(a.health.started, starts)
+	return starts, err
+}
+
+// knownHealthStarts returns the health starts of watched allocations that are in memory or, if some are not, in the
+// journal.
+func (a *Allocs) knownHealthStarts(ctx context.Context, watched map[fleet.AllocID]journal.DesiredAlloc) (map[fleet.AllocID]healthStart, error) {
+	starts := map[fleet.AllocID]healthStart{}
+	a.health.mu.Lock()
+	for id := range watched {
+		if j, known := a.health.started[id]; known {
+			starts[id] = j
+		}
+	}
+	a.health.mu.Unlock()
+	if len(starts) == len(watched) {
+		return starts, nil
+	}
+	handles, err := a.cfg.Journal.HandlesUnder(ctx, healthKey)
+	if err != nil {
+		return nil, err
+	}
+	for id := range watched {
+		if _, known := starts[id]; !known {
+			starts[id] = decodeHealthStart(handles[id])
+		}
+	}
+	return starts, nil
 }
 
 // decodeHealthStart decodes a journaled healthStart. Bytes that cannot be decoded give the zero value, so that

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"maps"
+	"slices"
 
 	"skerry/fleet"
 	"skerry/syncproto"
@@ -353,6 +354,21 @@ func (j *Journal) PutHandle(ctx context.Context, alloc fleet.AllocID, key string
 	}})
 }
 
+// PutHandles stores a record under the same key of each of several allocations, in one commit.
+func (j *Journal) PutHandles(ctx context.Context, key string, handles map[fleet.AllocID][]byte) error {
+	if len(handles) == 0 {
+		return nil
+	}
+	return j.submitOp(ctx, &op{write: func(b *batch) error {
+		for _, id := range slices.Sorted(maps.Keys(handles)) {
+			if err := b.putHandle(id, key, handles[id]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}})
+}
+
 // putHandle stores or removes (nil) a runner's record within this batch.
 func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error {
 	if err := b.announceStep(StepHandle); err != nil {
@@ -367,15 +383,28 @@ func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error 
 // Handles returns what PutHandle stored for an allocation, by key.
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
-	err := j.submitOp(ctx, &op{read: func(d *database) error {
-		return d.forEachResult(selectHandles+" WHERE alloc = ?", []any{string(alloc)}, func(rows *sql.Rows) (bool, error) {
-			h, err := scanHandle(rows)
-			handles[h.key] = h.handle
-			return true, err
-		})
-	}})
-	if err != nil {
+	if err := j.readHandles(ctx, "alloc", string(alloc), func(h storedHandle) { handles[h.key] = h.handle }); err != nil {
 		return nil, fmt.Errorf("read the handles of allocation %s: %w", alloc, err)
 	}
 	return handles, nil
+}
+
+// HandlesUnder returns what is stored under a key, by allocation.
+func (j *Journal) HandlesUnder(ctx context.Context, key string) (map[fleet.AllocID][]byte, error) {
+	handles := map[fleet.AllocID][]byte{}
+	if err := j.readHandles(ctx, "key", key, func(h storedHandle) { handles[fleet.AllocID(h.alloc)] = h.handle }); err != nil {
+		return nil, fmt.Errorf("read the handles under the key %q: %w", key, err)
+	}
+	return handles, nil
+}
+
+// readHandles calls visit for each handle with a value in a column of the table.
+func (j *Journal) readHandles(ctx context.Context, column, value string, visit func(storedHandle)) error {
+	return j.submitOp(ctx, &op{read: func(d *database) error {
+		return d.forEachResult(selectHandles+" WHERE "+column+" = ?", []any{value}, func(rows *sql.Rows) (bool, error) {
+			h, err := scanHandle(rows)
+			visit(h)
+			return true, err
+		})
+	}})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -232,5 +233,33 @@ func TestGivingUpLeavesTheWriterAlone(t *testing.T) {
 		if d, err := j.Desired(context.Background()); err != nil || d.Index != index {
 			t.Fatalf("desired %+v, %v, want index %d", d, err, index)
 		}
+	}
+}
+
+// TestHandlesOfSeveralAllocationsShareACommit stores a handle of each of three allocations at once, and reads them back by key.
+func TestHandlesOfSeveralAllocationsShareACommit(t *testing.T) {
+	ctx := context.Background()
+	cfg, commits := newMachine().journalConfig(dbPath(t)), 0
+	cfg.Step = func(label string) error {
+		if label == journal.StepCommit {
+			commits++
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	if err := j.PutHandle(ctx, allocID(0), "other", []byte("not asked for")); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.PutHandles(ctx, "k", nil); err != nil {
+		t.Fatal(err)
+	}
+	want := map[fleet.AllocID][]byte{allocID(0): []byte("a"), allocID(1): []byte("b"), allocID(2): []byte("c")}
+	if err := j.PutHandles(ctx, "k", want); err != nil || commits != 2 {
+		t.Errorf("%d commits (%v), want one for each call that stores something", commits, err)
+	}
+	mustClose(t, j)
+	j = mustOpen(t, cfg)
+	if got, err := j.HandlesUnder(ctx, "k"); err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("handles: %q (%v), want %q", got, err, want)
 	}
 }
