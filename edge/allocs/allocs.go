@@ -68,6 +68,8 @@ type Allocs struct {
 	silence *silenceLimit
 	runners sync.WaitGroup // one for each runner's goroutine
 
+	registered []*activeAlloc // whose runners do not run yet; owned by Run
+
 	mu     sync.Mutex
 	active map[fleet.AllocID]*activeAlloc
 	notes  map[fleet.AllocID]string // why a desired allocation does not run

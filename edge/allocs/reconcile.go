@@ -1,6 +1,7 @@
 package allocs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,12 +60,7 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 			a.noteNotRunning(id, why)
 			continue
 		}
-		if why := held.stoppedOnSiteReason(desired[id], s); why != "" {
-			a.noteNotRunning(id, why)
-			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
-			continue
-		}
-		if why := a.diskFullReason(desired[id], s); why != "" {
+		if why := cmp.Or(held.stoppedOnSiteReason(desired[id], s), a.diskFullReason(desired[id], s)); why != "" {
 			a.noteNotRunning(id, why)
 			failed = append(failed, a.recordNotStarted(ctx, id, s, why))
 			continue
@@ -82,6 +78,7 @@ func (a *Allocs) reconcileAllocs(ctx context.Context, first bool) (next time.Dur
 		}
 		failed = append(failed, a.startOrRestoreAlloc(ctx, desired[id], a.cfg.Journal.States()[id], first))
 	}
+	a.runRegistered(ctx)
 	a.followChecks(ctx, desired)
 	due, err := a.evaluateHealth(ctx, desired, held)
 	failed = append(failed, err, a.removeEnded(ctx, desired))
@@ -145,7 +142,7 @@ func (u *activeAlloc) skipShutdownDelay(w journal.DesiredAlloc) {
 	}
 }
 
-// startOrRestoreAlloc makes and starts the runner of an allocation that has none. An allocation that cannot
+// startOrRestoreAlloc makes and registers the runner of an allocation that has none. An allocation that cannot
 // run, or is stopped before it began, gets its end recorded instead; one that must wait gets a note.
 func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc, s journal.State, first bool) error {
 	id, known := w.Alloc.ID, s.ClientStatus != ""
@@ -174,7 +171,7 @@ func (a *Allocs) startOrRestoreAlloc(ctx context.Context, w journal.DesiredAlloc
 	if !w.Stop {
 		a.keepSpec(w.Alloc)
 	}
-	a.startRunner(ctx, &activeAlloc{alloc: w.Alloc, runner: runner, stopped: w.Stop, launch: launch}, w)
+	a.registerRunner(&activeAlloc{alloc: w.Alloc, runner: runner, stopped: w.Stop, launch: launch}, w)
 	return nil
 }
 
@@ -184,9 +181,9 @@ func (a *Allocs) hasFolder(id fleet.AllocID) bool {
 	return err == nil
 }
 
-// startRunner registers an allocation as active and runs its runner in a goroutine of its own. If the
-// allocation is stopped, the runner only ends what still runs.
-func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.DesiredAlloc) {
+// registerRunner registers an allocation as active; runRegistered runs its runner. If the allocation is stopped, the
+// runner only ends what still runs.
+func (a *Allocs) registerRunner(u *activeAlloc, w journal.DesiredAlloc) {
 	id := w.Alloc.ID
 	a.mu.Lock()
 	a.active[id] = u
@@ -198,13 +195,23 @@ func (a *Allocs) startRunner(ctx context.Context, u *activeAlloc, w journal.Desi
 	} else {
 		u.updateHold(a.cfg.Journal.States()[id].Held)
 	}
-	a.runners.Go(func() {
-		err := u.runner.Run(ctx)
-		if ctx.Err() != nil {
-			return // the tasks go on
-		}
-		a.handleRunnerExit(ctx, id, err)
-	})
+	a.registered = append(a.registered, u)
+}
+
+// runRegistered runs each registered runner in a goroutine of its own. They begin together, so that their first rows
+// share commits of the journal.
+func (a *Allocs) runRegistered(ctx context.Context) {
+	for _, u := range a.registered {
+		id := u.alloc.ID
+		a.runners.Go(func() {
+			err := u.runner.Run(ctx)
+			if ctx.Err() != nil {
+				return // the tasks go on
+			}
+			a.handleRunnerExit(ctx, id, err)
+		})
+	}
+	a.registered = nil
 }
 
 // handleRunnerExit handles the return of a runner while the agent is not ending. If the runner failed, it records that the
