@@ -149,7 +149,7 @@ func (s *session) commitSession(ctx context.Context, ack syncproto.HeartbeatAck,
 	if hubs := s.welcome.Hubs; len(hubs) > 0 && len(ack.Hubs) == 0 {
 		s.updateHubList(hubs)
 	}
-	if ack.Status == fleet.NodeInitializing && s.mem.Cluster != "" {
+	if ack.Status == fleet.NodeInitializing && before.Index > 0 { // otherwise it never had a session from which it returns
 		s.mem.Rejoined = true
 	}
 	s.mem.Cluster, s.mem.Disconnected, s.mem.Fenced = s.welcome.Cluster, false, ""

@@ -46,6 +46,7 @@ func TestRejoinedOncePerDisconnect(t *testing.T) {
 			w.waitUntil(5*time.Minute, "settle", w.isFullySynced)
 		}
 		status(fleet.NodeInitializing)
+		w.journal.mem.Cluster = w.cluster.id // the enrolment says it
 		w.startLink()
 		w.waitUntil(time.Second, "settle", w.isFullySynced)
 		want("first session", 0, false)
