@@ -152,7 +152,7 @@ func TestIdleJournalDoesNotGrow(t *testing.T) {
 		want := times.Load() + 1
 		m.advanceClocks(time.Second)
 		if i%2 == 0 { // connected: the time is written with an acknowledged heartbeat
-			if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+			if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -182,37 +182,73 @@ func mustWait(t testing.TB, what string, done func() (bool, string)) {
 	}
 }
 
+// mustCopyDatabase copies the files of an open journal, as a crash leaves them.
+func mustCopyDatabase(t testing.TB, from, to string) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", ".seen"} {
+		mustWrite(t, to+suffix, mustRead(t, from+suffix))
+	}
+}
+
 // The next commit writes a heartbeat that was not written on its own, so that a crash after it does not
 // lose the heartbeat.
 func TestBeatGoesAlongWithACommit(t *testing.T) {
-	ctx, m := context.Background(), newMachine()
+	m := newMachine()
 	cfg, crashed := m.journalConfig(dbPath(t)), m.journalConfig(dbPath(t))
 	j := mustOpen(t, cfg)
 	for range 2 { // the first one is written at once
 		m.advanceClocks(30 * time.Second)
-		if err := j.NoteHeartbeat(ctx, 0, m.wall.UnixNano()); err != nil {
+		if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	m.advanceClocks(time.Second)
 	mustRecord(t, j, status(1, fleet.ClientPending))
-	for _, suffix := range []string{"", "-wal", ".seen"} {
-		mustWrite(t, crashed.Path+suffix, mustRead(t, cfg.Path+suffix))
-	}
+	mustCopyDatabase(t, cfg.Path, crashed.Path)
 	if away := mustOpen(t, crashed).Away(); away != time.Second {
 		t.Errorf("the last beat was %s ago, want 1s", away)
 	}
 }
 
+// A heartbeat that is due to be written is in the next commit, and needs none of its own then.
+func TestADueBeatNeedsNoCommitOfItsOwn(t *testing.T) {
+	m, commits := newMachine(), 0
+	cfg, crashed := m.journalConfig(dbPath(t)), m.journalConfig(dbPath(t))
+	cfg.Step = func(label string) error {
+		if label == journal.StepCommit {
+			commits++
+		}
+		return nil
+	}
+	j := mustOpen(t, cfg)
+	mustRecord(t, j, status(1, fleet.ClientPending))
+	for want := 2; want <= 3; want++ { // the first heartbeat, and one after the interval
+		j.NoteHeartbeat(0, m.wall.UnixNano())
+		m.advanceClocks(time.Second)
+		mustRecord(t, j, status(want, fleet.ClientPending))
+		if err := j.SaveHeartbeat(t.Context()); err != nil || commits != want {
+			t.Errorf("%d commits (%v), want %d", commits, err, want)
+		}
+		m.advanceClocks(journal.DefaultCheckpointEvery)
+	}
+	mustCopyDatabase(t, cfg.Path, crashed.Path)
+	if away := mustOpen(t, crashed).Away(); away != journal.DefaultCheckpointEvery+time.Second {
+		t.Errorf("the last beat was %s ago, want the interval and 1s", away)
+	}
+	j.NoteHeartbeat(0, m.wall.UnixNano())
+	if err := j.SaveHeartbeat(t.Context()); err != nil || commits != 4 {
+		t.Errorf("%d commits (%v), want 4: no other one has written the heartbeat", commits, err)
+	}
+}
+
 func TestTimeAcrossReboots(t *testing.T) {
-	ctx := context.Background()
 	m, path := newMachine(), dbPath(t)
 	hub := m.wall.Add(time.Hour) // the hub's clock is an hour ahead
 	j := mustOpen(t, m.journalConfig(path))
 	if j.Away() != 0 || j.TimeFloor() != 0 {
 		t.Fatalf("before the first beat: away %s, floor %d", j.Away(), j.TimeFloor())
 	}
-	if err := j.NoteHeartbeat(ctx, 0, hub.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	check := func(j *journal.Journal, away time.Duration) {
@@ -241,14 +277,14 @@ func TestTimeAcrossReboots(t *testing.T) {
 		t.Fatalf("rows: %+v", ts)
 	}
 	// A hub's clock that goes back does not lower the floor.
-	if err := j.NoteHeartbeat(ctx, 0, hub.Add(-time.Hour).UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, hub.Add(-time.Hour).UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	if j.Away() != 0 || j.TimeFloor() < hub.UnixNano() {
 		t.Fatalf("away %s, floor %s", j.Away(), time.Unix(0, j.TimeFloor()))
 	}
 	// A heartbeat that was answered late was sent before.
-	if err := j.NoteHeartbeat(ctx, 7*time.Second, hub.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 7*time.Second, hub.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	if j.Away() != 7*time.Second {
@@ -271,7 +307,7 @@ func TestTimeUntilTheEndOfABootCounts(t *testing.T) {
 				return nil
 			}
 			j := mustOpen(t, cfg)
-			if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+			if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 				t.Fatal(err)
 			}
 			m.advanceClocks(time.Minute)
@@ -298,7 +334,7 @@ func TestALossOfPowerTakesNoTimeFromADeadline(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
 	j := mustOpen(t, m.journalConfig(path))
 	j.SetCheckpointInterval(interval)
-	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	away := time.Duration(0)
@@ -306,9 +342,7 @@ func TestALossOfPowerTakesNoTimeFromADeadline(t *testing.T) {
 		m.advanceClocks(ran)
 		away += ran
 		crashed := dbPath(t)
-		for _, suffix := range []string{"", "-wal", ".seen"} {
-			mustWrite(t, crashed+suffix, mustRead(t, path+suffix))
-		}
+		mustCopyDatabase(t, path, crashed)
 		path = crashed
 		m.rebootMachine(boot, time.Unix(0, 0))
 		j = mustOpen(t, m.journalConfig(path))
@@ -325,7 +359,7 @@ func TestALossOfPowerTakesNoTimeFromADeadline(t *testing.T) {
 	if j = mustOpen(t, m.journalConfig(path)); j.AwayAtMost() < away {
 		t.Errorf("after a close: at most %s away, and it were %s", j.AwayAtMost(), away)
 	}
-	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	if most := j.AwayAtMost(); most != 0 {
@@ -347,7 +381,7 @@ func TestTheTimeIsWrittenAsOftenAsItWasPromised(t *testing.T) {
 	}
 	j := mustOpen(t, cfg)
 	j.SetCheckpointInterval(20 * time.Millisecond)
-	if err := j.NoteHeartbeat(t.Context(), 0, m.wall.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, m.wall.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	for _, interval := range []time.Duration{10 * time.Minute, 20 * time.Millisecond} {

@@ -111,22 +111,36 @@ func (c clock) journalAge() time.Duration { return c.startAge + c.timeSinceBoot(
 func (j *Journal) Mono() time.Duration { return j.clock.timeSinceBoot() }
 
 // NoteHeartbeat records in memory that a hub has acknowledged a heartbeat that was sent roundTrip ago, and that its clock shows
-// hubTime (UnixNano; 0: not trusted). The time without a hub counts from the sending: a hub counts from the arrival. If the
-// last written acknowledgement is older than the checkpoint interval, it also waits for a commit that writes this one.
-func (j *Journal) NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error {
+// hubTime (UnixNano; 0: not trusted). The time without a hub counts from the sending: a hub counts from the arrival. A later
+// commit writes it; SaveHeartbeat makes sure that one does.
+func (j *Journal) NoteHeartbeat(roundTrip time.Duration, hubTime int64) {
 	age := j.clock.journalAge()
 	j.mu.Lock()
+	defer j.mu.Unlock()
 	j.contact.ackAge, j.contact.hubTime, j.contact.hubAge, j.contact.uncounted = max(0, age-roundTrip), hubTime, age, 0
 	if hubTime > floorAt(j.contact.floor, j.contact.floorAge, age) {
 		j.contact.floor, j.contact.floorAge = hubTime, age
 	}
 	j.contact.dirty = true
-	due := j.durable.checkpoint.AckAge < 0 || age-j.durable.checkpoint.AckAge >= j.checkpointInterval
+}
+
+// SaveHeartbeat waits for a commit that writes the newest acknowledged heartbeat, if the last written one is older than
+// the checkpoint interval and no commit since NoteHeartbeat has done it.
+func (j *Journal) SaveHeartbeat(ctx context.Context) error {
+	age := j.clock.journalAge()
+	j.mu.Lock()
+	due := j.contact.isHeartbeatDue(j.durable.checkpoint, j.checkpointInterval, age)
 	j.mu.Unlock()
 	if !due {
 		return nil
 	}
 	return j.submitOp(ctx, &op{write: func(b *batch) error { b.checkpointNeeded = true; return nil }})
+}
+
+// isHeartbeatDue reports whether the next commit must write the newest acknowledged heartbeat: the written one is older than
+// the checkpoint interval.
+func (c hubContact) isHeartbeatDue(written clockCheckpoint, interval, age time.Duration) bool {
+	return c.dirty && (written.AckAge < 0 || age-written.AckAge >= interval)
 }
 
 // SetCheckpointInterval changes how often the journal's clock and the newest acknowledged heartbeat are

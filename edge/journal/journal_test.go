@@ -20,6 +20,12 @@ const (
 	boot2 = fleet.BootID("22222222-2222-4222-8222-222222222222")
 )
 
+// noteHeartbeat notes an acknowledged heartbeat, and saves it if that is due.
+func noteHeartbeat(j *journal.Journal, roundTrip time.Duration, hubTime int64) error {
+	j.NoteHeartbeat(roundTrip, hubTime)
+	return j.SaveHeartbeat(context.Background())
+}
+
 func allocID(n int) fleet.AllocID {
 	return fleet.AllocID(fmt.Sprintf("a0000000-0000-4000-8000-%012d", n))
 }

@@ -273,7 +273,7 @@ func TestAnAlteredAgeIsMended(t *testing.T) {
 	mustFill(t, m.journalConfig(path), 6, 2)
 	said := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	j := mustOpen(t, m.journalConfig(path))
-	if err := j.NoteHeartbeat(context.Background(), 0, said.UnixNano()); err != nil {
+	if err := noteHeartbeat(j, 0, said.UnixNano()); err != nil {
 		t.Fatal(err)
 	}
 	mustClose(t, j)

@@ -270,7 +270,8 @@ func (b *batch) writePending() error {
 	}
 	age := b.j.clock.journalAge()
 	last := b.durable.checkpoint
-	if !b.checkpointNeeded && !(b.contact.dirty && (!b.recorded || age-last.Age >= checkpointWithCommitAfter)) {
+	due := b.contact.dirty && (!b.recorded || age-last.Age >= checkpointWithCommitAfter) || b.contact.isHeartbeatDue(last, b.nextWithin, age)
+	if !b.checkpointNeeded && !due {
 		return nil
 	}
 	if err := b.announceStep(StepWriteCheckpoint); err != nil {

@@ -50,14 +50,12 @@ func (s *session) sendHeartbeat(ctx context.Context, now time.Duration) {
 	s.performOutputs(ctx, s.proto.SendHeartbeat(now, h))
 }
 
-// handleHeartbeatAck handles the answer to a heartbeat: it journals the contact, schedules the next heartbeat,
-// and takes over the node status and the list of hubs. The first answer of a session commits it
+// handleHeartbeatAck handles the answer to a heartbeat: it schedules the next heartbeat, takes over the node status
+// and the list of hubs, and journals the contact with them. The first answer of a session commits it
 // (commitSession).
 func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) {
 	away := s.cfg.Journal.Away()
-	if err := s.cfg.Journal.NoteHeartbeat(ctx, e.RTT, s.trustedHubTime(e.Ack.HubTime)); err != nil {
-		s.log.Warn("answered heartbeat not journaled", "error", err)
-	}
+	s.cfg.Journal.NoteHeartbeat(e.RTT, s.trustedHubTime(e.Ack.HubTime))
 	if len(e.Ack.CAs) > 0 {
 		if err := s.cfg.AcceptCAs(e.Ack.CAs); err != nil { // the next session's hub names them again
 			s.log.Error("the cluster's CAs not stored", "error", err)
@@ -89,6 +87,9 @@ func (s *session) handleHeartbeatAck(ctx context.Context, e syncproto.EventAck) 
 		s.commitSession(ctx, e.Ack, away)
 	}
 	s.updateNodeStatus(ctx, e.Ack.Status)
+	if err := s.cfg.Journal.SaveHeartbeat(ctx); err != nil { // what was journaled above has it already
+		s.log.Warn("answered heartbeat not journaled", "error", err)
+	}
 }
 
 // trustedHubTime returns the hub's time, or 0 if that is after the end of the hub's certificate. The hub's

@@ -49,7 +49,8 @@ type Journal interface {
 
 	Link() journal.Link
 	PutLink(ctx context.Context, l journal.Link, more journal.RowsOfStates, ts ...fleet.Transition) error
-	NoteHeartbeat(ctx context.Context, roundTrip time.Duration, hubTime int64) error
+	NoteHeartbeat(roundTrip time.Duration, hubTime int64)
+	SaveHeartbeat(ctx context.Context) error
 	Away() time.Duration
 }
 
