@@ -65,3 +65,14 @@ func opensAsReleased(t *testing.T, golden string) {
 		t.Fatalf("handles: %v, %v", h, err)
 	}
 }
+
+// TestANegativeVersionIsDamage opens a database whose header has a version below zero.
+func TestANegativeVersionIsDamage(t *testing.T) {
+	path := dbPath(t)
+	mustWrite(t, path, mustRead(t, filepath.Join("testdata", "v2.db")))
+	mustAlter(t, path, "PRAGMA user_version = -3")
+	j := mustOpen(t, newMachine().journalConfig(path))
+	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 {
+		t.Errorf("quarantined: %+v", q)
+	}
+}

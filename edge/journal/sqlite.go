@@ -173,6 +173,9 @@ func (d *database) migrateSchema() error {
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
+	if version < 0 {
+		return damaged("the header says version %d", version)
+	}
 	var written int
 	switch err := d.readMeta(metaVersion, &written); {
 	case version <= schemaVersion:
