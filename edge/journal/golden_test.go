@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"encoding/binary"
 	"flag"
 	"path/filepath"
 	"testing"
@@ -63,6 +64,22 @@ func opensAsReleased(t *testing.T, golden string) {
 	}
 	if h, err := j.Handles(ctx, allocID(0)); err != nil || string(h["t"]) != "handle" {
 		t.Fatalf("handles: %v, %v", h, err)
+	}
+}
+
+// TestANewDatabaseIsOneTransaction counts the frames of SQLite's log that end a transaction: they have the size of the database.
+func TestANewDatabaseIsOneTransaction(t *testing.T) {
+	cfg := newMachine().journalConfig(dbPath(t))
+	mustOpen(t, cfg)
+	const logHeader, frameHeader, page = 32, 24, 4096
+	commits := 0
+	for wal := mustRead(t, cfg.Path+"-wal")[logHeader:]; len(wal) > 0; wal = wal[frameHeader+page:] {
+		if binary.BigEndian.Uint32(wal[4:]) > 0 {
+			commits++
+		}
+	}
+	if commits != 1 {
+		t.Errorf("%d transactions made the database, want 1", commits)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"modernc.org/sqlite"
@@ -79,16 +80,9 @@ func openDatabase(path string) (*database, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := d.migrateSchema(); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	if err := d.prepareStatements(); err != nil {
-		return nil, errors.Join(err, d.close())
-	}
-	var written int
-	err = d.readMeta(metaVersion, &written)
-	if err == nil && written != schemaVersion {
-		err = d.putMeta(metaVersion, schemaVersion)
+	version, err := d.checkVersion()
+	if err == nil {
+		err = d.migrateAndPrepare(version)
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.close())
@@ -166,35 +160,53 @@ func (d *database) prepareStatements() error {
 	return nil
 }
 
-// migrateSchema runs the missing migrations. It refuses a database of a newer version with fleet.CodeVersion.
-// A header of a newer version is damage where the content is of another version, or is damaged itself.
-func (d *database) migrateSchema() error {
-	var version int
+// checkVersion returns the version of the database. It refuses a newer one with fleet.CodeVersion. A header of a
+// newer version is damage where the content is of another version, or is damaged itself.
+func (d *database) checkVersion() (version int, err error) {
 	if err := d.queryRow("PRAGMA user_version").Scan(&version); err != nil {
-		return err
+		return 0, err
 	}
 	if version < 0 {
-		return damaged("the header says version %d", version)
+		return 0, damaged("the header says version %d", version)
 	}
 	var written int
 	switch err := d.readMeta(metaVersion, &written); {
 	case version <= schemaVersion:
+		return version, nil
 	case err == nil && written <= schemaVersion: // 0: the content does not say it
-		return damaged("the header says version %d, and the content is of version %d", version, written)
+		return 0, damaged("the header says version %d, and the content is of version %d", version, written)
 	case errors.Is(err, errDamaged) || isCorrupt(err) || isOfAnotherSchema(err): // every release has the table
-		return damaged("the header says version %d, and the version in the content is damaged: %v", version, err)
-	default:
-		return fleet.Errorf(fleet.CodeVersion, "the data directory has version %d, this release knows %d", version, schemaVersion).
-			WithHint("run the release that wrote it or a newer one")
+		return 0, damaged("the header says version %d, and the version in the content is damaged: %v", version, err)
 	}
-	for ; version < schemaVersion; version++ {
-		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d; COMMIT", migrations[version], version+1)
-		if err := d.execStatement(script); err != nil {
+	return 0, fleet.Errorf(fleet.CodeVersion, "the data directory has version %d, this release knows %d", version, schemaVersion).
+		WithHint("run the release that wrote it or a newer one")
+}
+
+// migrateAndPrepare runs the migrations that a database of a version lacks and writes its new version, in one
+// transaction. It also prepares the statements.
+func (d *database) migrateAndPrepare(version int) error {
+	steps := []func() error{d.prepareStatements, d.writeVersion}
+	if version < schemaVersion {
+		script := fmt.Sprintf("BEGIN IMMEDIATE; %s; PRAGMA user_version = %d", strings.Join(migrations[version:], ";"), schemaVersion)
+		migrate := func() error { return d.execStatement(script) }
+		steps = append(slices.Insert(steps, 0, migrate), d.commitTx)
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
 			d.rollbackTx()
-			return fmt.Errorf("migrate the database from version %d: %w", version, err)
+			return fmt.Errorf("prepare the database of version %d: %w", version, err)
 		}
 	}
 	return nil
+}
+
+// writeVersion writes schemaVersion into the content, unless it is there.
+func (d *database) writeVersion() error {
+	var written int
+	if err := d.readMeta(metaVersion, &written); err != nil || written == schemaVersion {
+		return err
+	}
+	return d.putMeta(metaVersion, schemaVersion)
 }
 
 // close closes the statements and the connection, also of a database that was opened only in part.
