@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,6 +28,8 @@ type heartbeatHub struct {
 	ttl     time.Duration
 	desired syncproto.Desired
 	after   time.Duration // how long it waits before the delivery
+	// enrol answers enrolments; a node is initializing then until the hub has its rows. nil: it refuses them.
+	enrol func(syncproto.Enroll) syncproto.Message
 }
 
 // serveEdges serves edges until the endpoint is closed.
@@ -38,6 +41,10 @@ func (b *heartbeatHub) serveEdges(e *transport.Endpoint) error {
 			return g.Wait()
 		}
 		g.Go(func() error {
+			if conn.State().NegotiatedProtocol == syncproto.ALPNEnroll {
+				answerEnrolment(ctx, conn, b.enrol)
+				return nil
+			}
 			b.serveSession(ctx, conn)
 			return conn.CloseWith(nil)
 		})
@@ -115,9 +122,12 @@ func (b *heartbeatHub) handleSessionEvent(now time.Duration, p *syncproto.HubSes
 		if e.First {
 			ack.Epoch, ack.Index, ack.Term = 1, 1, 1
 		}
+		if e.First && b.enrol != nil {
+			ack.Status = fleet.NodeInitializing
+		}
 		return p.Acknowledge(ack)
 	case syncproto.EventUpdates:
-		return p.AppliedTo(syncproto.Applied{Last: e.Updates.First + fleet.Seq(len(e.Updates.Rows)) - 1})
+		return p.AppliedTo(syncproto.Applied{Last: e.Updates.First + fleet.Seq(len(e.Updates.Rows)) - 1, Status: fleet.NodeReady})
 	}
 	return nil
 }
@@ -213,8 +223,15 @@ func mustServeBeats(t testing.TB, n *transporttest.Net, ca *authority, b *heartb
 		MinVersion: tls.VersionTLS13, NextProtos: []string{syncproto.ALPNEdge}, ClientAuth: tls.RequireAnyClientCert,
 		Certificates: []tls.Certificate{{Certificate: [][]byte{der, ca.cert.Raw}, PrivateKey: key}},
 	}
+	enrolling := server.Clone()
+	enrolling.NextProtos, enrolling.ClientAuth = []string{syncproto.ALPNEnroll}, tls.NoClientCert
 	endpoint, err := transport.New(transport.Config{
-		Conn: n.Listen(t, hubAddr), TLS: func([]string) (*tls.Config, error) { return server, nil },
+		Conn: n.Listen(t, hubAddr), TLS: func(protocols []string) (*tls.Config, error) {
+			if slices.Contains(protocols, syncproto.ALPNEnroll) {
+				return enrolling, nil
+			}
+			return server, nil
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -69,17 +69,22 @@ func (g *enrolHub) answerEnrolments(ctx context.Context, e *transport.Endpoint) 
 		if err != nil {
 			return
 		}
-		stream, err := conn.Accept(ctx)
-		if err != nil {
-			continue
-		}
-		m, err := syncproto.NewReader(stream).Read()
-		if req, ok := m.(syncproto.Enroll); ok && err == nil {
-			_ = syncproto.NewWriter(stream).Write(g.answer(req))
-		}
-		_ = stream.CloseWrite()
-		<-conn.Done()
+		answerEnrolment(ctx, conn, g.answer)
 	}
+}
+
+// answerEnrolment answers the request for a certificate on a connection, and waits for the end of the connection.
+func answerEnrolment(ctx context.Context, conn *transport.Conn, answer func(syncproto.Enroll) syncproto.Message) {
+	stream, err := conn.Accept(ctx)
+	if err != nil {
+		return
+	}
+	m, err := syncproto.NewReader(stream).Read()
+	if req, ok := m.(syncproto.Enroll); ok && err == nil {
+		_ = syncproto.NewWriter(stream).Write(answer(req))
+	}
+	_ = stream.CloseWrite()
+	<-conn.Done()
 }
 
 // acceptEnrolment answers like a hub that accepts everybody.
