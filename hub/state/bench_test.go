@@ -98,6 +98,15 @@ func (c *benchFleet) statusUpdates(plan state.Plan, status, event string) state.
 	return cmd
 }
 
+// BenchmarkEncode encodes an entry of 1,000 placements.
+func BenchmarkEncode(b *testing.B) {
+	c := newBenchFleet(b, 500)
+	plan := c.planPlacements(1000)
+	for b.Loop() {
+		mustEncode(b, plan)
+	}
+}
+
 // BenchmarkPlan applies an entry of 1,000 placements to a cluster of 500 nodes.
 func BenchmarkPlan(b *testing.B) {
 	c := newBenchFleet(b, 500)

@@ -44,6 +44,15 @@ func TestMarshalGolden(t *testing.T) {
 	}
 }
 
+// TestAppendLeanKeepsEarlierResults encodes twice: the second call must not write into what the first returned.
+func TestAppendLeanKeepsEarlierResults(t *testing.T) {
+	first := codec.AppendLean(nil, sample{B: "b"})
+	codec.AppendLean(nil, sample{B: "c"})
+	if want := mustHex(t, "a161426162"); !bytes.Equal(first, want) {
+		t.Errorf("after a second call the first result is %x; want %x", first, want)
+	}
+}
+
 // TestDecoderRefuses has each limit refuse what is just beyond it, and each form that could
 // be read in two ways.
 func TestDecoderRefuses(t *testing.T) {

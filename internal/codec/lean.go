@@ -32,8 +32,20 @@ func AppendLean(b []byte, v any) []byte {
 	if !value.IsValid() {
 		return append(b, null)
 	}
-	return encoderOf(value.Type())(b, value)
+	buf := buffers.Get().(*[]byte)
+	*buf = encoderOf(value.Type())((*buf)[:0], value)
+	b = append(b, *buf...)
+	if cap(*buf) <= maxKeptBuffer {
+		buffers.Put(buf)
+	}
+	return b
 }
+
+// buffers are for encodings of unknown length: what grows here is used again, and b grows once.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
+// maxKeptBuffer is the largest buffer that is used again: an entry of the log seldom has more.
+const maxKeptBuffer = 1 << 20
 
 // Values of one byte.
 const (
