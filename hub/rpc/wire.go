@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -74,16 +73,21 @@ func readHeader(r io.Reader, header any) (body int, err error) {
 	return int(size), nil
 }
 
-// readBody reads n bytes. It grows its buffer as they arrive.
+// readBody reads n bytes. Its buffer grows to four times what has arrived, so that a length alone takes little memory.
 func readBody(r io.Reader, n int) ([]byte, error) {
-	var b bytes.Buffer
-	if _, err := io.CopyN(&b, r, int64(n)); err != nil {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
+	b := make([]byte, min(n, maxHeader))
+	for read := 0; ; {
+		got, err := io.ReadFull(r, b[read:])
+		if err != nil {
+			return nil, toUnexpectedEOF(err)
 		}
-		return nil, err
+		if read += got; read == n {
+			return b, nil
+		}
+		larger := make([]byte, min(n, 4*read))
+		copy(larger, b)
+		b = larger
 	}
-	return b.Bytes(), nil
 }
 
 // chunkWriter writes the answer of a StreamHandler. The answer's header is sent with the first byte, so that a handler

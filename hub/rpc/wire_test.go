@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"testing"
 
 	"skerry/fleet"
@@ -52,6 +53,35 @@ func TestBoundsOfARequest(t *testing.T) {
 	announced := []byte{0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff, 0xa0}
 	if _, _, err := rpc.ReadRequest(bytes.NewReader(announced)); fleet.CodeOf(err) != fleet.CodeFrameTooLarge {
 		t.Fatalf("a body announced over the bound: %v", err)
+	}
+}
+
+// TestABodyTakesLittleMoreThanItsBytes reads bodies of several sizes, and one that is cut off.
+func TestABodyTakesLittleMoreThanItsBytes(t *testing.T) {
+	readRequest := func(wire []byte) (body []byte, allocated uint64, err error) {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, body, err = rpc.ReadRequest(bytes.NewReader(wire))
+		runtime.ReadMemStats(&after)
+		return body, after.TotalAlloc - before.TotalAlloc, err
+	}
+	var wire bytes.Buffer
+	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 300_000, 4 << 20} {
+		wire.Reset()
+		sent := bytes.Repeat([]byte("skerry "), size/7+1)[:size]
+		if err := rpc.WriteRequest(&wire, "m", sent); err != nil {
+			t.Fatal(err)
+		}
+		got, allocated, err := readRequest(wire.Bytes())
+		if err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("a body of %d bytes came out as %d, %v", size, len(got), err)
+		}
+		if most := uint64(size)*2 + 128<<10; allocated > most {
+			t.Errorf("a body of %d bytes took %d, at most %d is allowed", size, allocated, most)
+		}
+	}
+	if _, allocated, err := readRequest(wire.Bytes()[:200<<10]); !errors.Is(err, io.ErrUnexpectedEOF) || allocated > 2<<20 {
+		t.Errorf("200 KiB of a body of 4 MiB took %d bytes, and ended with %v", allocated, err)
 	}
 }
 
