@@ -85,13 +85,14 @@ type Event struct {
 // after all changes of the entry.
 func (t *tx) recordEvents() {
 	row := &eventsRow{index: t.index}
+	allocs := t.changedAllocs()
 	t.appendJobEvents(row)
 	t.appendNodeEvents(row)
 	t.appendDeploymentEvents(row)
 	t.appendEvalEvents(row)
-	t.appendAllocEvents(row)
+	t.appendAllocEvents(row, allocs)
 	t.appendPoolEvents(row)
-	t.appendServiceEvents(row)
+	t.appendServiceEvents(row, allocs)
 	t.appendVariableEvents(row)
 	t.appendACLEvents(row)
 	if len(row.events) == 0 {
@@ -240,13 +241,24 @@ func (t *tx) appendEvalEvents(row *eventsRow) {
 	}
 }
 
-// appendAllocEvents appends an event for each allocation that this entry placed or changed.
-func (t *tx) appendAllocEvents(row *eventsRow) {
+// allocChange is an allocation before and after this entry. old is nil for a new one, now for a removed one.
+type allocChange struct{ old, now *allocRow }
+
+// changedAllocs lists the allocations that this entry changed, in the order of their ids.
+func (t *tx) changedAllocs() []allocChange {
+	changes := make([]allocChange, 0, len(allocTable.changedRows(t)))
 	for k, now := range allocTable.changesInOrder(t) {
-		if now == nil || now.ModifyIndex != t.index {
-			continue
-		}
-		old := allocTable.rowBeforeEntry(t, []byte(k))
+		changes = append(changes, allocChange{allocTable.rowBeforeEntry(t, []byte(k)), now})
+	}
+	return changes
+}
+
+// appendAllocEvents appends an event for each allocation that this entry placed or changed.
+func (t *tx) appendAllocEvents(row *eventsRow, changes []allocChange) {
+	modified := slices.DeleteFunc(slices.Clone(changes), func(c allocChange) bool { return c.now == nil || c.now.ModifyIndex != t.index })
+	row.events = slices.Grow(row.events, len(modified))
+	for _, c := range modified {
+		old, now := c.old, c.now
 		a := now.Alloc
 		a.Job = nil
 		e := Event{

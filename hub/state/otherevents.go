@@ -24,14 +24,13 @@ func (t *tx) appendPoolEvents(row *eventsRow) {
 
 // appendServiceEvents appends an event for each service that an allocation's change registers, deregisters
 // or moves. A node that becomes unreachable makes no service event; its own event says so.
-func (t *tx) appendServiceEvents(row *eventsRow) {
+func (t *tx) appendServiceEvents(row *eventsRow, changes []allocChange) {
 	region := ""
 	if c := clusterTable.currentRow(t, onlyKey); c != nil {
 		region = c.Region
 	}
-	for k, now := range allocTable.changesInOrder(t) {
-		old := allocTable.rowBeforeEntry(t, []byte(k))
-		before, after := t.offeredServices(old, region), t.offeredServices(now, region)
+	for _, c := range changes {
+		before, after := t.offeredServices(c.old, region), t.offeredServices(c.now, region)
 		for id, r := range inKeyOrder(before) {
 			if _, still := after[id]; !still {
 				row.addServiceEvent(EventServiceDeregistered, r)

@@ -77,7 +77,7 @@ func (tb *table[R]) ownRow(t *tx, key []byte, clone func(*R) *R) *R {
 	r := tb.rowBeforeEntry(t, key)
 	if r != nil {
 		r = clone(r)
-		tb.putRow(t, r)
+		tb.setRow(t, key, r)
 	}
 	return r
 }
@@ -114,7 +114,9 @@ func (tb *table[R]) changesInOrder(t *tx) iter.Seq2[string, *R] {
 // inKeyOrder iterates over a map in the order of its keys.
 func inKeyOrder[V any](m map[string]V) iter.Seq2[string, V] {
 	return func(yield func(string, V) bool) {
-		for _, k := range slices.Sorted(maps.Keys(m)) {
+		keys := slices.AppendSeq(make([]string, 0, len(m)), maps.Keys(m))
+		slices.Sort(keys)
+		for _, k := range keys {
 			if !yield(k, m[k]) {
 				return
 			}

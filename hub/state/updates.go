@@ -73,6 +73,7 @@ func (t *tx) verifyNodeRows(n *nodeRow, b NodeRows) (freshRows, *fleet.Error) {
 	if err != nil {
 		return freshRows{}, err
 	}
+	f.transitions = make([]fleet.Transition, 0, len(f.rows))
 	for i, raw := range f.rows {
 		seq := b.First + fleet.Seq(len(b.Rows)-len(f.rows)+i)
 		tr, err := syncproto.DecodeRow(raw)
