@@ -218,10 +218,11 @@ func (v *View) AllocsByEval(id fleet.EvalID) iter.Seq[*fleet.Alloc] {
 // allocList iterates over the allocations ids without watching them: the caller watches their summary,
 // which changes whenever one of them does.
 func (v *View) allocList(ids []fleet.AllocID) iter.Seq[*fleet.Alloc] {
-	quiet := &View{txn: v.txn}
 	return func(yield func(*fleet.Alloc) bool) {
+		l := newLookup()
 		for _, id := range ids {
-			if row, ok := allocTable.watchRow(quiet, idKey(id)); ok && !yield(&row.Alloc) {
+			l.key = appendKeyPart(l.key[:0], string(id))
+			if row := allocTable.lookUpRow(v.txn, l); row != nil && !yield(&row.Alloc) {
 				return
 			}
 		}

@@ -125,6 +125,22 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
+// BenchmarkAllocsByNode lists the 20 allocations of a node.
+func BenchmarkAllocsByNode(b *testing.B) {
+	c := newBenchFleet(b, 50)
+	c.applyDecoded(c.planPlacements(1000))
+	v := c.store.View()
+	for b.Loop() {
+		n := 0
+		for range v.AllocsByNode(c.nodes[0]) {
+			n++
+		}
+		if n != 20 {
+			b.Fatalf("%d allocations", n)
+		}
+	}
+}
+
 // BenchmarkUpdates applies an entry of 1,000 rows of 500 nodes.
 func BenchmarkUpdates(b *testing.B) {
 	c := newBenchFleet(b, 500)

@@ -58,7 +58,13 @@ func (tb *table[R]) currentRow(t *tx, key []byte) *R {
 
 // rowBeforeEntry returns the row as it was before this entry, or nil if there was none.
 func (tb *table[R]) rowBeforeEntry(t *tx, key []byte) *R {
-	obj, err := t.base.First(tb.name, indexID, key)
+	t.lookup.key = key
+	return tb.lookUpRow(t.base, t.lookup)
+}
+
+// lookUpRow returns the row of l's key without watching it, or nil if there is none.
+func (tb *table[R]) lookUpRow(txn *memdb.Txn, l *lookup) *R {
+	obj, err := txn.First(tb.name, indexID, l.args...)
 	if err != nil {
 		panic(fmt.Sprintf("read %s: %v", tb.name, err)) // constant schema
 	}

@@ -50,15 +50,30 @@ func (i tableIndex[R]) FromArgs(args ...any) ([]byte, error) {
 	if len(args) != 1 {
 		return nil, fmt.Errorf("index by %d arguments", len(args))
 	}
-	b, ok := args[0].([]byte)
-	if !ok {
-		return nil, fmt.Errorf("index by a %T", args[0])
+	switch b := args[0].(type) {
+	case []byte:
+		return b, nil
+	case *[]byte:
+		return *b, nil // of a lookup
 	}
-	return b, nil
+	return nil, fmt.Errorf("index by a %T", args[0])
 }
 
 // PrefixFromArgs returns its one argument, which must be the beginning of a key.
 func (i tableIndex[R]) PrefixFromArgs(args ...any) ([]byte, error) { return i.FromArgs(args...) }
+
+// lookup is a key to read rows by. One goroutine uses it for many reads: a key as an argument of its own costs go-memdb
+// two allocations.
+type lookup struct {
+	key  []byte
+	args []any // the address of key
+}
+
+func newLookup() *lookup {
+	l := &lookup{}
+	l.args = []any{&l.key}
+	return l
+}
 
 // key encodes parts as an index key. Each part ends with a zero byte, so that no key is a prefix of
 // another. A valid name contains no zero byte.
@@ -69,10 +84,13 @@ func key(parts ...string) []byte {
 	}
 	b := make([]byte, 0, n)
 	for _, p := range parts {
-		b = append(append(b, p...), 0)
+		b = appendKeyPart(b, p)
 	}
 	return b
 }
+
+// appendKeyPart appends a part of an index key to b.
+func appendKeyPart(b []byte, part string) []byte { return append(append(b, part...), 0) }
 
 // idKey is the key of a row that is identified by one id.
 func idKey[T ~string](id T) []byte { return key(string(id)) }

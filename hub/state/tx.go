@@ -10,8 +10,9 @@ import (
 // Each changed row is written once, at commit.
 // Maps in here are never iterated where the order would show: the rows go into tables that order them.
 type tx struct {
-	index fleet.Index // of the log entry
-	base  *memdb.Txn  // the state before the entry
+	index  fleet.Index // of the log entry
+	base   *memdb.Txn  // the state before the entry
+	lookup *lookup     // of reads from base
 
 	changed []any // for each table a map of its changed rows: see table.changedRows
 
@@ -20,7 +21,7 @@ type tx struct {
 
 // beginEntry starts the application of the log entry index to db. Nothing is written before commitEntry.
 func beginEntry(db *memdb.MemDB, index fleet.Index) *tx {
-	return &tx{index: index, base: db.Txn(false), changed: make([]any, len(tables))}
+	return &tx{index: index, base: db.Txn(false), lookup: newLookup(), changed: make([]any, len(tables))}
 }
 
 // markMeta sets the index of the meta row name to this entry. Views that watch the name wake at commit.
