@@ -126,7 +126,8 @@ func (d *decision) reconcileGroup(g *fleet.TaskGroup, allocs []*fleet.Alloc) {
 	}
 	r.total = g.Count
 	r.reserveTurns(missing)
-	taken := map[int]bool{}
+	d.out.Kept = slices.Grow(d.out.Kept, max(0, active-r.outdated))
+	taken := make(map[int]bool, len(nameIndexes))
 	for _, s := range nameIndexes {
 		taken[s.index] = s.isActiveIndex()
 		if s.isActiveIndex() {
@@ -160,7 +161,7 @@ func (d *decision) countMissingAtSites(nameIndexes []*nameIndexAllocs, missing i
 // membersOf returns the allocations of the name indexes that are not surplus. A surplus allocation must
 // not take an update turn, because nothing may be heard of it again.
 func membersOf(nameIndexes []*nameIndexAllocs) []*member {
-	var all []*member
+	all := make([]*member, 0, len(nameIndexes))
 	for _, s := range nameIndexes {
 		if s.surplusReason == "" {
 			all = append(append(all, s.members...), s.duplicates...)
@@ -318,31 +319,34 @@ func (d *decision) isBatchJob() bool {
 
 // summarizeGroups counts the stops, placements and updates of the output in its GroupSummary of each group.
 func (d *decision) summarizeGroups() {
-	count := func(group string, add func(*GroupSummary)) {
-		s := d.out.Groups[group]
-		add(&s)
-		d.out.Groups[group] = s
+	summaries := map[string]*GroupSummary{}
+	summaryOf := func(group string) *GroupSummary {
+		if summaries[group] == nil {
+			s := d.out.Groups[group]
+			summaries[group] = &s
+		}
+		return summaries[group]
 	}
 	if !d.in.Job.Stopped() {
 		for _, g := range d.in.Job.TaskGroups {
-			count(g.Name, func(s *GroupSummary) { s.Desired = g.Count })
+			summaryOf(g.Name).Desired = g.Count
 		}
 	}
 	updated := map[fleet.AllocID]bool{}
 	for _, c := range d.out.Stops {
 		if c.Destructive {
 			updated[c.Alloc.ID] = true
-			count(c.Alloc.TaskGroup, func(s *GroupSummary) { s.Destructive++ })
+			summaryOf(c.Alloc.TaskGroup).Destructive++
 		} else {
-			count(c.Alloc.TaskGroup, func(s *GroupSummary) { s.Stop++ })
+			summaryOf(c.Alloc.TaskGroup).Stop++
 		}
 	}
 	for _, p := range d.out.Place {
 		switch {
 		case p.Canary && d.desiredNodes == nil:
-			count(p.Group, func(s *GroupSummary) { s.Canary++ })
+			summaryOf(p.Group).Canary++
 		case p.Previous == nil || !updated[p.Previous.ID]:
-			count(p.Group, func(s *GroupSummary) { s.Place++ })
+			summaryOf(p.Group).Place++
 		}
 	}
 	lists := []struct {
@@ -358,8 +362,11 @@ func (d *decision) summarizeGroups() {
 	}
 	for _, l := range lists {
 		for _, c := range l.changes {
-			count(c.Alloc.TaskGroup, l.add)
+			l.add(summaryOf(c.Alloc.TaskGroup))
 		}
+	}
+	for group, s := range summaries {
+		d.out.Groups[group] = *s
 	}
 }
 

@@ -28,8 +28,8 @@ type nameIndexAllocs struct {
 // allocsByNameIndex classifies the allocations of a group and groups them by name, ordered by index and
 // name.
 func (d *decision) allocsByNameIndex(allocs []*fleet.Alloc) []*nameIndexAllocs {
-	byName := map[string]*nameIndexAllocs{}
-	var nameIndexes []*nameIndexAllocs
+	byName := make(map[string]*nameIndexAllocs, len(allocs))
+	nameIndexes := make([]*nameIndexAllocs, 0, len(allocs))
 	for _, a := range allocs {
 		s := byName[a.Name]
 		if s == nil {

@@ -309,6 +309,7 @@ func (d *decision) addToDeployment(dep *fleet.Deployment) {
 // splitCanaries splits a group's allocations into ordinary ones, canaries of the active deployment, and
 // canaries of deployments that are over.
 func (d *decision) splitCanaries(allocs []*fleet.Alloc) (rest, canaries, old []*fleet.Alloc) {
+	rest = make([]*fleet.Alloc, 0, len(allocs))
 	for _, a := range allocs {
 		switch {
 		case !a.DeploymentStatus.IsCanary():
