@@ -50,7 +50,7 @@ func (p *Planner) commitChunks(ctx context.Context, chunks []planChunk) commitRe
 	last, all := len(chunks)-1, commitResult{}
 	next := 0
 	for ; next < last && (next == 0 || len(chunks[next].evals) > 0) && all.isComplete(); next++ {
-		all.add(p.commitChunk(ctx, chunks[next]))
+		all.addResult(p.commitChunk(ctx, chunks[next]))
 	}
 	var mu sync.Mutex // guards all
 	var commits errgroup.Group
@@ -64,14 +64,14 @@ func (p *Planner) commitChunks(ctx context.Context, chunks []planChunk) commitRe
 				one := p.commitChunk(ctx, chunk)
 				mu.Lock()
 				defer mu.Unlock()
-				all.add(one)
+				all.addResult(one)
 			}
 			return nil
 		})
 	}
 	_ = commits.Wait() // the errors are in all
 	if all.isComplete() {
-		all.add(p.commitChunk(ctx, chunks[last]))
+		all.addResult(p.commitChunk(ctx, chunks[last]))
 	}
 	return all
 }
@@ -81,13 +81,13 @@ func (p *Planner) commitChunk(ctx context.Context, chunk planChunk) commitResult
 	res, err := p.cfg.Applier.Apply(ctx, chunk.asEntry())
 	switch {
 	case errors.Is(err, state.ErrTooLarge):
-		part, rest := chunk.cutChunk(max(1, chunk.size()/2))
+		part, rest := chunk.cutChunk(max(1, chunk.countChanges()/2))
 		if rest.isEmpty() {
 			return commitResult{err: err}
 		}
 		both := p.commitChunk(ctx, part)
 		if both.isComplete() {
-			both.add(p.commitChunk(ctx, rest))
+			both.addResult(p.commitChunk(ctx, rest))
 		}
 		return both
 	case err != nil:
@@ -111,8 +111,8 @@ func (r *commitResult) isComplete() bool { return r.err == nil && r.refusal.Err 
 // isDoubtful reports whether an entry may be committed later.
 func (r *commitResult) isDoubtful() bool { return r.err != nil && !errors.Is(r.err, state.ErrTooLarge) }
 
-// add adds the result of further entries.
-func (r *commitResult) add(more commitResult) {
+// addResult adds the result of further entries.
+func (r *commitResult) addResult(more commitResult) {
 	r.index = max(r.index, more.index)
 	if more.refusal.Index > r.refusal.Index {
 		r.refusal = more.refusal

@@ -95,7 +95,7 @@ func (v *verifiedPlan) asChunk(now int64) planChunk {
 func (c planChunk) divideIntoChunks() []planChunk {
 	limit := maxEntryAllocs
 	if c.v.plan.AllAtOnce {
-		limit = max(limit, c.size())
+		limit = max(limit, c.countChanges())
 	}
 	part, rest := c.cutChunk(limit)
 	chunks := []planChunk{part}
@@ -111,8 +111,8 @@ func (c planChunk) divideIntoChunks() []planChunk {
 	return chunks
 }
 
-// size returns the number of evaluations and allocations, without the plan's own evaluation.
-func (c planChunk) size() int {
+// countChanges returns the number of evaluations and allocations, without the plan's own evaluation.
+func (c planChunk) countChanges() int {
 	n := len(c.evals)
 	for _, p := range c.parts {
 		n += len(p)
