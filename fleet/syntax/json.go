@@ -55,7 +55,7 @@ func RepeatedKey(text []byte) string {
 const maxPlainKeys = 64
 
 // mayRepeatKey reports whether an object of a JSON text may have a key twice. It is much faster than findRepeatedKey, and
-// also says so of an object with more than maxPlainKeys, of keys with escapes or beyond ASCII, and of what is no JSON.
+// also says so of an object with more than maxPlainKeys, of keys with escapes or beyond ASCII, and of some texts that are no JSON.
 func mayRepeatKey(text []byte) bool {
 	var keys [][]byte // of all objects around the current place, the outermost first
 	var begins []int  // where in keys those of each object or list around it begin

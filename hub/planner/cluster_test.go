@@ -55,6 +55,13 @@ func (c *cluster) recordPlan(_ fleet.Index, cmd state.Command) {
 	}
 }
 
+// countPlans returns the number of plans that were applied.
+func (c *cluster) countPlans() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.plans)
+}
+
 // Barrier applies what was in doubt, or not: the log has decided.
 func (c *cluster) Barrier(ctx context.Context) error {
 	c.mu.Lock()

@@ -5,14 +5,12 @@ import (
 	"errors"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
-
 	"skerry/fleet"
 	"skerry/hub/state"
 )
 
-// entriesAtOnce bounds the entries of one plan that are being committed. Entries that wait for each other leave the hubs
-// idle for a round trip each; too many delay what comes after them in the log.
+// entriesAtOnce bounds the entries of divided plans that are being committed, of all plans together. Entries that wait for
+// each other leave the hubs idle for a round trip each; too many delay what comes after them in the log.
 const entriesAtOnce = 8
 
 // commitPlan commits a verified plan, in one log entry or, for a large plan, several. It divides an entry
@@ -44,36 +42,47 @@ func (p *Planner) commitPlan(ctx context.Context, v *verifiedPlan) outcome {
 }
 
 // commitChunks commits the chunks of a plan: first the one with the deployment, and those with evaluations, to which
-// allocations refer; then the others, several at a time; then the last one, which ends the plan's evaluation. If one fails,
+// allocations refer; then the others, several at a time; then the one that only ends the plan's evaluation. If one fails,
 // it commits those that are on their way, and no other.
 func (p *Planner) commitChunks(ctx context.Context, chunks []planChunk) commitResult {
-	last, all := len(chunks)-1, commitResult{}
+	end := len(chunks)
+	if end > 1 && len(chunks[end-1].own) > 0 {
+		end--
+	}
+	var all commitResult
 	next := 0
-	for ; next < last && (next == 0 || len(chunks[next].evals) > 0) && all.isComplete(); next++ {
+	for ; next < end && (next == 0 || len(chunks[next].evals) > 0) && all.isComplete(); next++ {
 		all.addResult(p.commitChunk(ctx, chunks[next]))
 	}
-	var mu sync.Mutex // guards all
-	var commits errgroup.Group
-	commits.SetLimit(entriesAtOnce)
-	for _, chunk := range chunks[next:last] {
-		commits.Go(func() error {
-			mu.Lock()
-			goOn := all.isComplete()
-			mu.Unlock()
-			if goOn {
-				one := p.commitChunk(ctx, chunk)
-				mu.Lock()
-				defer mu.Unlock()
-				all.addResult(one)
-			}
-			return nil
-		})
-	}
-	_ = commits.Wait() // the errors are in all
-	if all.isComplete() {
-		all.addResult(p.commitChunk(ctx, chunks[last]))
+	p.commitTogether(ctx, chunks[next:end], &all)
+	if end < len(chunks) && all.isComplete() {
+		all.addResult(p.commitChunk(ctx, chunks[end]))
 	}
 	return all
+}
+
+// commitTogether commits chunks in any order, and adds their results to all. It begins none once all is not complete.
+func (p *Planner) commitTogether(ctx context.Context, chunks []planChunk, all *commitResult) {
+	var mu sync.Mutex // guards all
+	var commits sync.WaitGroup
+	for _, chunk := range chunks {
+		p.entrySlots <- struct{}{}
+		mu.Lock()
+		goOn := all.isComplete()
+		mu.Unlock()
+		if !goOn {
+			<-p.entrySlots
+			break
+		}
+		commits.Go(func() {
+			one := p.commitChunk(ctx, chunk)
+			<-p.entrySlots
+			mu.Lock()
+			defer mu.Unlock()
+			all.addResult(one)
+		})
+	}
+	commits.Wait()
 }
 
 // commitChunk commits a chunk in one entry, or, if that is too large to be encoded, in several, one after the other.
@@ -114,7 +123,7 @@ func (r *commitResult) isDoubtful() bool { return r.err != nil && !errors.Is(r.e
 // addResult adds the result of further entries.
 func (r *commitResult) addResult(more commitResult) {
 	r.index = max(r.index, more.index)
-	if more.refusal.Index > r.refusal.Index {
+	if more.refusal.Err != nil && (r.refusal.Err == nil || more.refusal.Index > r.refusal.Index) {
 		r.refusal = more.refusal
 	}
 	if more.err != nil && !r.isDoubtful() {

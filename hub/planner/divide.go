@@ -91,7 +91,7 @@ func (v *verifiedPlan) asChunk(now int64) planChunk {
 }
 
 // divideIntoChunks divides a whole plan into chunks that are committed in one entry each, at least one. If there are several,
-// the last one has the plan's own evaluation and nothing else. A plan that is for all at once is not divided.
+// the plan's own evaluation, if it is committed, is alone in the last one. A plan that is for all at once is not divided here.
 func (c planChunk) divideIntoChunks() []planChunk {
 	limit := maxEntryAllocs
 	if c.v.plan.AllAtOnce {
@@ -150,7 +150,7 @@ func (c planChunk) asEntry() state.Plan {
 	}}
 	if job := c.v.plan.Job; job != nil {
 		entry.Namespace, entry.JobID, entry.JobModifyIndex = job.Namespace, job.ID, job.JobModifyIndex
-		if !c.v.hasJobVersion(job) {
+		if len(c.parts) > 0 && !c.v.hasJobVersion(job) {
 			entry.Jobs = []*fleet.Job{job}
 		}
 	}

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -242,9 +243,9 @@ func TestAPlanThatIsOvertakenIsRefusedWithWhereToLookAgain(t *testing.T) {
 		allocs = append(allocs, c.newPendingAlloc(j, n, 1))
 	}
 	var changed fleet.Index
-	entries := 0
+	var entries atomic.Int64
 	c.gate = func(state.Plan) error {
-		if entries++; entries == 3 {
+		if entries.Add(1) == 3 {
 			c.mustRegisterJob("shop2")
 			again := *j
 			again.Priority = 60
@@ -274,38 +275,47 @@ func (c *cluster) planOfChunks(chunks int) fleet.Plan {
 // The entries of a large plan are committed several at a time: the first one alone, which has what the others refer to, and
 // the last one alone, which ends the evaluation.
 func TestEntriesOfAPlanOverlap(t *testing.T) {
-	c := newCluster(t)
-	c.startPlanner()
-	p := c.planOfChunks(20)
-	var mu sync.Mutex
-	underway, begun, together := 0, 0, make(chan struct{})
-	c.gate = func(entry state.Plan) error {
-		mu.Lock()
-		underway++
-		begun++
-		alone := begun == 1 || len(entry.Evals) > 0
-		if alone && underway != 1 || underway > 8 {
-			t.Errorf("entry %d is committed together with %d others", begun, underway-1)
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		stop := c.startPlanner()
+		p := c.planOfChunks(20)
+		var mu sync.Mutex
+		underway, begun := 0, 0
+		together := make(chan struct{})
+		release := sync.OnceFunc(func() { close(together) })
+		count := func(more int) (now, ever int) {
+			mu.Lock()
+			defer mu.Unlock()
+			underway, begun = underway+more, begun+max(0, more)
+			return underway, begun
 		}
-		if underway == 8 && begun == 9 {
-			close(together)
-		}
-		mu.Unlock()
-		if !alone {
-			select {
-			case <-together:
-			case <-time.After(20 * time.Second):
-				t.Error("eight entries are never committed at once")
+		c.gate = func(entry state.Plan) error {
+			now, n := count(1)
+			defer count(-1)
+			switch {
+			case n == 1:
+				synctest.Wait() // whatever is committed together with it has begun
+				if _, ever := count(0); ever != 1 {
+					t.Errorf("%d entries begin before the first is committed", ever)
+				}
+			case len(entry.Evals) > 0:
+				if done := c.countPlans(); done != 20 {
+					t.Errorf("the evaluation ends after %d entries", done)
+				}
+			case now > 8:
+				t.Errorf("%d entries are committed at once", now)
+			case now == 8:
+				release()
+			default:
+				<-together // blocks for ever if fewer are committed at once
 			}
+			return nil
 		}
-		mu.Lock()
-		underway--
-		mu.Unlock()
-		return nil
-	}
-	if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 21 {
-		t.Errorf("%d entries: %+v", begun, res)
-	}
+		if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 21 {
+			t.Errorf("%d entries: %+v", begun, res)
+		}
+		stop()
+	})
 }
 
 // If one entry among several is refused or in doubt, the last one is not committed, so that the evaluation is processed
@@ -319,21 +329,24 @@ func TestAnEntryAmongSeveralFails(t *testing.T) {
 			c := newCluster(t)
 			c.startPlanner()
 			p := c.planOfChunks(5)
-			var mu sync.Mutex
-			begun := 0
+			var begun atomic.Int64
+			third := make(chan struct{}) // closed when the third entry is about to be refused
 			c.gate = func(entry state.Plan) error {
-				mu.Lock()
-				defer mu.Unlock()
-				begun++
-				switch {
+				switch n := begun.Add(1); {
 				case len(entry.Evals) > 0:
 					t.Error("the evaluation ends")
-				case begun == 2 && tt.unknown:
-					return errOutcomeUnknown
-				case begun == 3 && tt.refused:
+				case n == 2:
+					if tt.refused {
+						<-third
+					}
+					if tt.unknown {
+						return errOutcomeUnknown
+					}
+				case n == 3 && tt.refused:
 					changed := *p.Job
 					changed.Priority = 60
 					c.mustApplyEntry(state.JobRegister{Job: &changed})
+					close(third)
 				}
 				return nil
 			}

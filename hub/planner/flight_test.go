@@ -1,11 +1,13 @@
 package planner
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"skerry/fleet"
+	"skerry/hub/state"
 )
 
 // commitOf returns a plan of a job that places one allocation on node n1, committed in entry index.
@@ -48,5 +50,32 @@ func TestLastCommitsAreRemembered(t *testing.T) {
 	f.removePlan(slow, now)
 	if got := f.usageOnNodes([]fleet.NodeID{"n1"}); len(got) != 0 || len(f.usageByNode) != 0 {
 		t.Errorf("no commit is in progress, and %d nodes have allocations in flight", len(f.usageByNode))
+	}
+}
+
+// TestResultsOfEntriesAddUp adds results in both orders: what may be committed later counts for more than an entry that is
+// too large, and the newest refusal counts, also one without an index.
+func TestResultsOfEntriesAddUp(t *testing.T) {
+	unknown, tooLarge := errors.New("leadership lost"), fmt.Errorf("encode: %w", state.ErrTooLarge)
+	refusal := func(index fleet.Index) state.Result {
+		return state.Result{Index: index, Err: fleet.Errorf(fleet.CodeConflict, "changed in %d", index)}
+	}
+	for name, tt := range map[string]struct{ x, y, want commitResult }{
+		"committed":          {commitResult{index: 7}, commitResult{index: 5}, commitResult{index: 7}},
+		"refused twice":      {commitResult{refusal: refusal(8)}, commitResult{refusal: refusal(9)}, commitResult{refusal: refusal(9)}},
+		"without an index":   {commitResult{refusal: refusal(0)}, commitResult{index: 5}, commitResult{index: 5, refusal: refusal(0)}},
+		"too large, doubted": {commitResult{err: tooLarge}, commitResult{err: unknown}, commitResult{err: unknown}},
+		"refused, doubted":   {commitResult{refusal: refusal(8)}, commitResult{err: unknown}, commitResult{refusal: refusal(8), err: unknown}},
+	} {
+		for _, order := range [][2]commitResult{{tt.x, tt.y}, {tt.y, tt.x}} {
+			all := order[0]
+			all.addResult(order[1])
+			if all.index != tt.want.index || all.err != tt.want.err || all.refusal.Index != tt.want.refusal.Index || (all.refusal.Err == nil) != (tt.want.refusal.Err == nil) {
+				t.Errorf("%s: %+v, want %+v", name, all, tt.want)
+			}
+			if all.isComplete() != (name == "committed") || all.isDoubtful() != (tt.want.err == unknown) {
+				t.Errorf("%s: complete %v, doubtful %v", name, all.isComplete(), all.isDoubtful())
+			}
+		}
 	}
 }

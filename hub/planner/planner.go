@@ -4,7 +4,8 @@
 //
 // hub.Open runs Run while this hub leads. Workers, of this hub or through hub/rpc of any other, call
 // Submit. Run's goroutine verifies plans one after the other, by priority. Commits of verified plans
-// overlap (Config.Depth), each in a goroutine that Run waits for. It persists nothing.
+// overlap (Config.Depth), each in a goroutine that Run waits for; a large plan has one more for each of its entries that
+// are committed together (entriesAtOnce). It persists nothing.
 //
 // Invariant: no plan over-commits a node, whatever plans the workers submit concurrently.
 package planner
@@ -53,8 +54,9 @@ const (
 
 // Planner verifies and commits plans.
 type Planner struct {
-	cfg    Config
-	flight inFlight
+	cfg        Config
+	flight     inFlight
+	entrySlots chan struct{} // holds a token for each entry that commitTogether is committing
 
 	mu      sync.Mutex
 	queue   planQueue
@@ -94,7 +96,7 @@ func New(cfg Config) (*Planner, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Planner{cfg: cfg, arrived: make(chan struct{}, 1)}, nil
+	return &Planner{cfg: cfg, arrived: make(chan struct{}, 1), entrySlots: make(chan struct{}, entriesAtOnce)}, nil
 }
 
 var errNotLeader = fleet.Errorf(fleet.CodeNotLeader, "this hub does not take plans: it does not lead").

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"math"
 	"runtime"
 	"testing"
 
@@ -58,12 +59,17 @@ func TestBoundsOfARequest(t *testing.T) {
 
 // TestABodyTakesLittleMoreThanItsBytes reads bodies of several sizes, and one that is cut off.
 func TestABodyTakesLittleMoreThanItsBytes(t *testing.T) {
+	// The least of three: other goroutines of the process allocate, too.
 	readRequest := func(wire []byte) (body []byte, allocated uint64, err error) {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		_, body, err = rpc.ReadRequest(bytes.NewReader(wire))
-		runtime.ReadMemStats(&after)
-		return body, after.TotalAlloc - before.TotalAlloc, err
+		allocated = math.MaxUint64
+		for range 3 {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, body, err = rpc.ReadRequest(bytes.NewReader(wire))
+			runtime.ReadMemStats(&after)
+			allocated = min(allocated, after.TotalAlloc-before.TotalAlloc)
+		}
+		return body, allocated, err
 	}
 	var wire bytes.Buffer
 	for _, size := range []int{0, 1, 64 << 10, 64<<10 + 1, 300_000, 4 << 20} {
