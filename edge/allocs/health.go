@@ -184,7 +184,10 @@ func healthVerdict(a *fleet.Alloc, s journal.State, r healthRules, j healthStart
 // that cannot be journaled are missing in the result.
 func (a *Allocs) ensureHealthStarts(ctx context.Context, watched map[fleet.AllocID]journal.DesiredAlloc) (starts map[fleet.AllocID]healthStart, err error) {
 	if starts, err = a.knownHealthStarts(ctx, watched); err != nil {
-		return nil, err
+		maps.DeleteFunc(starts, func(id fleet.AllocID, j healthStart) bool {
+			return j.Deployment != watched[id].Alloc.DeploymentID || j.Boot != a.cfg.BootID
+		})
+		return starts, err
 	}
 	begun := map[fleet.AllocID][]byte{}
 	for id, w := range watched {
@@ -208,7 +211,7 @@ func (a *Allocs) ensureHealthStarts(ctx context.Context, watched map[fleet.Alloc
 }
 
 // knownHealthStarts returns the health starts of watched allocations that are in memory or, if some are not, in the
-// journal.
+// journal. After an error it returns those in memory.
 func (a *Allocs) knownHealthStarts(ctx context.Context, watched map[fleet.AllocID]journal.DesiredAlloc) (map[fleet.AllocID]healthStart, error) {
 	starts := map[fleet.AllocID]healthStart{}
 	a.health.mu.Lock()
@@ -223,7 +226,7 @@ func (a *Allocs) knownHealthStarts(ctx context.Context, watched map[fleet.AllocI
 	}
 	handles, err := a.cfg.Journal.HandlesUnder(ctx, healthKey)
 	if err != nil {
-		return nil, err
+		return starts, err
 	}
 	for id := range watched {
 		if _, known := starts[id]; !known {

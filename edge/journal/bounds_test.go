@@ -239,6 +239,11 @@ func TestADueBeatNeedsNoCommitOfItsOwn(t *testing.T) {
 	if err := j.SaveHeartbeat(t.Context()); err != nil || commits != 4 {
 		t.Errorf("%d commits (%v), want 4: no other one has written the heartbeat", commits, err)
 	}
+	m.advanceClocks(journal.DefaultCheckpointEvery)
+	j.Acknowledge(1)
+	if err := j.SaveHeartbeat(t.Context()); err != nil || commits != 4 {
+		t.Errorf("%d commits (%v), want 4: the heartbeat is written already", commits, err)
+	}
 }
 
 func TestTimeAcrossReboots(t *testing.T) {

@@ -140,7 +140,7 @@ func (j *Journal) SaveHeartbeat(ctx context.Context) error {
 // isHeartbeatDue reports whether the next commit must write the newest acknowledged heartbeat: the written one is older than
 // the checkpoint interval.
 func (c hubContact) isHeartbeatDue(written clockCheckpoint, interval, age time.Duration) bool {
-	return c.dirty && (written.AckAge < 0 || age-written.AckAge >= interval)
+	return c.dirty && c.ackAge != written.AckAge && (written.AckAge < 0 || age-written.AckAge >= interval)
 }
 
 // SetCheckpointInterval changes how often the journal's clock and the newest acknowledged heartbeat are

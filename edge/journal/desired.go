@@ -383,28 +383,37 @@ func (b *batch) putHandle(alloc fleet.AllocID, key string, handle []byte) error 
 // Handles returns what PutHandle stored for an allocation, by key.
 func (j *Journal) Handles(ctx context.Context, alloc fleet.AllocID) (map[string][]byte, error) {
 	handles := map[string][]byte{}
-	if err := j.readHandles(ctx, "alloc", string(alloc), func(h storedHandle) { handles[h.key] = h.handle }); err != nil {
+	err := j.readHandles(ctx, "alloc", string(alloc), func(h storedHandle, err error) error {
+		handles[h.key] = h.handle
+		return err
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the handles of allocation %s: %w", alloc, err)
 	}
 	return handles, nil
 }
 
-// HandlesUnder returns what is stored under a key, by allocation.
+// HandlesUnder returns what is stored under a key, by allocation. It leaves out damaged ones: they hold up no other.
 func (j *Journal) HandlesUnder(ctx context.Context, key string) (map[fleet.AllocID][]byte, error) {
 	handles := map[fleet.AllocID][]byte{}
-	if err := j.readHandles(ctx, "key", key, func(h storedHandle) { handles[fleet.AllocID(h.alloc)] = h.handle }); err != nil {
+	err := j.readHandles(ctx, "key", key, func(h storedHandle, err error) error {
+		if err == nil {
+			handles[fleet.AllocID(h.alloc)] = h.handle
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the handles under the key %q: %w", key, err)
 	}
 	return handles, nil
 }
 
-// readHandles calls visit for each handle with a value in a column of the table.
-func (j *Journal) readHandles(ctx context.Context, column, value string, visit func(storedHandle)) error {
+// readHandles calls visit for each handle with a value in a column of the table; err says that the handle is damaged. It ends
+// with the first error that visit returns.
+func (j *Journal) readHandles(ctx context.Context, column, value string, visit func(h storedHandle, err error) error) error {
 	return j.submitOp(ctx, &op{read: func(d *database) error {
 		return d.forEachResult(selectHandles+" WHERE "+column+" = ?", []any{value}, func(rows *sql.Rows) (bool, error) {
-			h, err := scanHandle(rows)
-			visit(h)
-			return true, err
+			return true, visit(scanHandle(rows))
 		})
 	}})
 }

@@ -1,5 +1,7 @@
 package journal
 
+import "context"
+
 // DecodeState decodes a state as Open does.
 var DecodeState = decodeState
 
@@ -15,4 +17,9 @@ func Steps() []string {
 		StepBegin, StepInsertRow, StepDesired, StepStop, StepHandle, StepLink, StepRemove, StepCompact,
 		StepUpdateState, StepWriteCheckpoint, StepCommit, StepAfterCommit, StepCheckpoint,
 	}
+}
+
+// Execute runs SQL in the open database, as a flipped bit could change it.
+func (j *Journal) Execute(ctx context.Context, statement string) error {
+	return j.submitOp(ctx, &op{read: func(d *database) error { return d.execStatement(statement) }})
 }

@@ -265,7 +265,19 @@ func TestHandlesOfSeveralAllocationsShareACommit(t *testing.T) {
 	}
 	mustClose(t, j)
 	j = mustOpen(t, cfg)
-	if got, err := j.HandlesUnder(ctx, "k"); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("handles: %q (%v), want %q", got, err, want)
+	check := func() {
+		t.Helper()
+		if got, err := j.HandlesUnder(ctx, "k"); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("handles: %q (%v), want %q", got, err, want)
+		}
+	}
+	check()
+	if err := j.Execute(ctx, "UPDATE handles SET handle = x'00' WHERE key = 'k' AND alloc = '"+string(allocID(1))+"'"); err != nil {
+		t.Fatal(err)
+	}
+	delete(want, allocID(1)) // a damaged handle holds up no other
+	check()
+	if _, err := j.Handles(ctx, allocID(1)); err == nil {
+		t.Error("the damaged handle is read")
 	}
 }

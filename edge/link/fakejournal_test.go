@@ -31,6 +31,7 @@ type fakeJournal struct {
 	mem             journal.Link
 	lastAck         time.Time
 	hubTime         int64 // of the last answered heartbeat
+	unsaved         bool  // no SaveHeartbeat came after it
 	writes          int
 	broken          error // error of PutLink
 	keepsBeforeFail int   // calls of PutLink that still succeed
@@ -170,10 +171,22 @@ func (j *fakeJournal) PutLink(_ context.Context, r journal.Link, reconnected jou
 func (j *fakeJournal) NoteHeartbeat(roundTrip time.Duration, hubTime int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lastAck, j.hubTime = time.Now().Add(-roundTrip), hubTime
+	j.lastAck, j.hubTime, j.unsaved = time.Now().Add(-roundTrip), hubTime, true
 }
 
-func (j *fakeJournal) SaveHeartbeat(context.Context) error { return nil }
+func (j *fakeJournal) SaveHeartbeat(context.Context) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unsaved = false
+	return nil
+}
+
+// hasUnsavedHeartbeat reports whether no SaveHeartbeat came after the newest heartbeat.
+func (j *fakeJournal) hasUnsavedHeartbeat() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.unsaved
+}
 
 func (j *fakeJournal) lastHubTime() int64 {
 	j.mu.Lock()

@@ -104,6 +104,10 @@ func TestTimeAfterAHubsCertificateIsNotBelieved(t *testing.T) {
 				case !try.believed && at != 0:
 					t.Errorf("believed %s", time.Unix(0, at))
 				}
+				time.Sleep(time.Minute)
+				if w.journal.hasUnsavedHeartbeat() {
+					t.Error("an answered heartbeat is not saved")
+				}
 			})
 		})
 	}
