@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"runtime/debug"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,14 +12,9 @@ import (
 	"skerry/edge/swarm"
 )
 
-// swarmGCPercent is the percentage of garbage collection while simulated edges run: they take the processors of the hubs,
-// as edges on their own machines do not.
-const swarmGCPercent = 400
-
 // withSwarm runs simulated edges in this process, connected to the fleet's hubs, while play runs. If
 // an edge fails, the context of play is cancelled.
 func (s *fleetRun) withSwarm(ctx context.Context, cfg swarm.Config, play func(context.Context, *swarm.Swarm) error) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(swarmGCPercent))
 	cfg.Dir = filepath.Join(s.Dir, "edges")
 	cfg.Hubs, cfg.TokenFile = s.fleet.JoinAddresses()
 	began := time.Now()
