@@ -20,7 +20,13 @@ func TestRehearsalIsWhatHappens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the run's files are in %s", dir)
+			return
+		}
+		_ = os.RemoveAll(dir)
+	})
 	command := append([]string{"run", "rehearsal", "--proxy", "--dir", dir}, mustReadRehearsalFlags(t)...)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), command...)
 	cmd.Dir = filepath.Join("..", "..") // the page names files of the repository
