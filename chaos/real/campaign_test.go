@@ -24,11 +24,7 @@ const stormKinds = "cut,flapping,hub-kill,hub-pause,edge-kill,power-cut,slow-dis
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	bin := mustPrograms(t)
-	dir, err := os.MkdirTemp("", "sk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := mustRunFolder(t)
 	report := t.TempDir()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "faults",
 		"--for", "30s", "--seed", "1", "--edges", "3", "--no-containers", "--kinds", stormKinds, "--dir", dir, "--report", report)
@@ -55,11 +51,7 @@ func TestStorm(t *testing.T) {
 func TestStormFailsOnASecret(t *testing.T) {
 	t.Parallel()
 	bin := mustPrograms(t)
-	dir, err := os.MkdirTemp("", "sk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := mustRunFolder(t)
 	if err := os.WriteFile(filepath.Join(dir, "told"), []byte("mArKeD-sEcReT-1"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +72,7 @@ func TestKilledStormLeavesNothing(t *testing.T) {
 		return
 	}
 	bin := mustPrograms(t)
-	dir, err := os.MkdirTemp("", "sk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := mustRunFolder(t)
 	cmd := exec.Command(filepath.Join(bin, "skerry-chaos"), "run", "faults", "--for", "10m", "--seed", "1", "--edges", "2", "--no-containers", "--dir", dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -25,15 +25,7 @@ func TestContainerFaults(t *testing.T) {
 	}
 	t.Parallel()
 	bin := mustPrograms(t)
-	dir, err := os.MkdirTemp("", "sk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if !t.Failed() {
-			_ = os.RemoveAll(dir)
-		}
-	})
+	dir := mustRunFolder(t)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), "run", "faults",
 		"--for", "20s", "--seed", "1", "--hubs", "1", "--edges", "2", "--kinds", containerFaults, "--dir", dir)
 	said, err := cmd.CombinedOutput()

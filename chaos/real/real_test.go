@@ -71,11 +71,10 @@ func mustPrograms(tb testing.TB) string {
 	return bin
 }
 
-// mustGround gives a run real programs, a folder, and a network of proxies. The
-// folder's path is short, since unix sockets lie below it.
-func mustGround(tb testing.TB) (real.Ground, *faultnet.Proxy) {
+// mustRunFolder makes a folder for the files of a run, which stays if the test fails. Its path is short, since unix sockets
+// lie below it.
+func mustRunFolder(tb testing.TB) string {
 	tb.Helper()
-	bin := mustPrograms(tb)
 	dir, err := os.MkdirTemp("", "sk-")
 	if err != nil {
 		tb.Fatal(err)
@@ -87,6 +86,14 @@ func mustGround(tb testing.TB) (real.Ground, *faultnet.Proxy) {
 		}
 		_ = os.RemoveAll(dir)
 	})
+	return dir
+}
+
+// mustGround gives a run real programs, a folder, and a network of proxies.
+func mustGround(tb testing.TB) (real.Ground, *faultnet.Proxy) {
+	tb.Helper()
+	bin := mustPrograms(tb)
+	dir := mustRunFolder(tb)
 	net := faultnet.NewProxy()
 	return real.Ground{
 		Net: net, Dir: dir, Out: logWriter{tb},

@@ -16,17 +16,7 @@ import (
 func TestRehearsalIsWhatHappens(t *testing.T) {
 	t.Parallel()
 	bin := mustPrograms(t)
-	dir, err := os.MkdirTemp("", "sk-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the run's files are in %s", dir)
-			return
-		}
-		_ = os.RemoveAll(dir)
-	})
+	dir := mustRunFolder(t)
 	command := append([]string{"run", "rehearsal", "--proxy", "--dir", dir}, mustReadRehearsalFlags(t)...)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "skerry-chaos"), command...)
 	cmd.Dir = filepath.Join("..", "..") // the page names files of the repository
