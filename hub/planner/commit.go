@@ -19,7 +19,7 @@ const entriesAtOnce = 8
 // result says Refused, and the worker plans again. After an error the plan may be committed later: it
 // counts as doubtful.
 func (p *Planner) commitPlan(ctx context.Context, v *verifiedPlan) outcome {
-	done := p.commitChunks(ctx, v.asChunk(p.cfg.Now().UnixNano()).divideIntoChunks())
+	done := p.commitChunks(ctx, v.asChunk().divideIntoChunks())
 	v.result.AllocIndex = max(v.result.AllocIndex, done.index)
 	if done.isDoubtful() {
 		p.flight.markDoubtful(v)
@@ -87,7 +87,7 @@ func (p *Planner) commitTogether(ctx context.Context, chunks []planChunk, all *c
 
 // commitChunk commits a chunk in one entry, or, if that is too large to be encoded, in several, one after the other.
 func (p *Planner) commitChunk(ctx context.Context, chunk planChunk) commitResult {
-	res, err := p.cfg.Applier.Apply(ctx, chunk.asEntry())
+	res, err := p.cfg.Applier.Apply(ctx, chunk.asEntry(p.cfg.Now()))
 	switch {
 	case errors.Is(err, state.ErrTooLarge):
 		part, rest := chunk.cutChunk(max(1, chunk.countChanges()/2))

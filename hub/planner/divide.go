@@ -2,6 +2,7 @@ package planner
 
 import (
 	"slices"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -70,16 +71,15 @@ func atomicParts(r *fleet.PlanResult, nodes []fleet.NodeID) [][]allocChange {
 // commit breaks off, it stays pending and is processed again.
 type planChunk struct {
 	v     *verifiedPlan
-	now   int64
 	first bool               // it has the plan's deployment
 	evals []fleet.Evaluation // without the plan's own
 	parts [][]allocChange    // see atomicParts
 	own   []fleet.Evaluation // the plan's own evaluation; empty if it is not committed, or in a later chunk
 }
 
-// asChunk returns the whole plan as one chunk; now is the time of the commands (UnixNano).
-func (v *verifiedPlan) asChunk(now int64) planChunk {
-	c := planChunk{v: v, now: now, first: true, parts: atomicParts(&v.result, v.affectedNodes())}
+// asChunk returns the whole plan as one chunk.
+func (v *verifiedPlan) asChunk() planChunk {
+	c := planChunk{v: v, first: true, parts: atomicParts(&v.result, v.affectedNodes())}
 	for _, e := range v.evals {
 		if e.ID == v.plan.EvalID {
 			c.own = append(c.own, e)
@@ -104,7 +104,7 @@ func (c planChunk) divideIntoChunks() []planChunk {
 		chunks = append(chunks, part)
 	}
 	if last := &chunks[len(chunks)-1]; len(chunks) > 1 && len(last.own) > 0 {
-		end := planChunk{v: c.v, now: c.now, own: last.own}
+		end := planChunk{v: c.v, own: last.own}
 		last.own = nil
 		chunks = append(chunks, end)
 	}
@@ -143,9 +143,9 @@ func (c planChunk) cutChunk(limit int) (part, rest planChunk) {
 // isEmpty reports whether nothing is left in a rest of cutChunk.
 func (c planChunk) isEmpty() bool { return len(c.evals) == 0 && len(c.parts) == 0 && len(c.own) == 0 }
 
-// asEntry returns the log entry of a chunk.
-func (c planChunk) asEntry() state.Plan {
-	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: c.now, Evals: slices.Concat(c.evals, c.own), Result: fleet.PlanResult{
+// asEntry returns the log entry of a chunk that is committed now.
+func (c planChunk) asEntry(now time.Time) state.Plan {
+	entry := state.Plan{EvalID: c.v.plan.EvalID, Now: now.UnixNano(), Evals: slices.Concat(c.evals, c.own), Result: fleet.PlanResult{
 		NodeAllocation: map[fleet.NodeID][]fleet.Alloc{}, NodeUpdate: map[fleet.NodeID][]fleet.Alloc{},
 	}}
 	if job := c.v.plan.Job; job != nil {

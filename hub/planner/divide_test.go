@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"skerry/fleet"
 	"skerry/hub/state"
@@ -273,7 +274,7 @@ func (c *cluster) planOfChunks(chunks int) fleet.Plan {
 }
 
 // The entries of a large plan are committed several at a time: the first one alone, which has what the others refer to, and
-// the last one alone, which ends the evaluation.
+// the last one alone, which ends the evaluation. Each has the time at which it is committed.
 func TestEntriesOfAPlanOverlap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCluster(t)
@@ -294,6 +295,7 @@ func TestEntriesOfAPlanOverlap(t *testing.T) {
 			defer count(-1)
 			switch {
 			case n == 1:
+				time.Sleep(time.Second)
 				synctest.Wait() // whatever is committed together with it has begun
 				if _, ever := count(0); ever != 1 {
 					t.Errorf("%d entries begin before the first is committed", ever)
@@ -311,8 +313,12 @@ func TestEntriesOfAPlanOverlap(t *testing.T) {
 			}
 			return nil
 		}
+		submitted := time.Now()
 		if res := c.mustSubmitPlan(p); !res.Full() || res.AllocIndex != c.View().Index() || begun != 21 {
 			t.Errorf("%d entries: %+v", begun, res)
+		}
+		if e, _ := c.View().Eval("e1"); e.ModifyTime != submitted.Add(time.Second).UnixNano() {
+			t.Errorf("submitted at %d, and the evaluation ended at %d, want one second later", submitted.UnixNano(), e.ModifyTime)
 		}
 		stop()
 	})
