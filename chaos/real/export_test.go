@@ -14,6 +14,9 @@ func (r RebootResult) Judge() error { return judgeFigures(r.listFigures()) }
 // ParseRefusal is for the fuzz test of the lines of logs.
 var ParseRefusal = parseRefusal
 
+// EndOfPlacement is for the test of what counts as placed.
+var EndOfPlacement = endOfPlacement
+
 // Shorter is for the test of the faults that a storm draws.
 var Shorter = shorter
 

@@ -11,6 +11,7 @@ import (
 
 	"skerry/chaos/faultnet"
 	"skerry/chaos/real"
+	"skerry/fleet"
 )
 
 // TestPlacement places a large job, and checks the printed summary, the table, and that a limit that is exceeded fails the
@@ -38,8 +39,8 @@ func TestPlacement(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows := strings.Count(string(text), " s | "); rows != 4 || !strings.Contains(string(text), "| allocations on the fullest edge | 20 | - |") {
-		t.Errorf("the table has %d durations, want 4, and the fullest edge:\n%s", rows, text)
+	if rows := strings.Count(string(text), " s | "); rows != 5 || !strings.Contains(string(text), "| allocations on the fullest edge | 20 | - |") {
+		t.Errorf("the table has %d durations, want 5, and the fullest edge:\n%s", rows, text)
 	}
 	p.Count = 201
 	if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "have room for 200") {
@@ -60,6 +61,35 @@ func TestPlacementRefuses(t *testing.T) {
 		change(&p)
 		if err := p.Run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// TestEndOfPlacement: a job is placed when the first of its evaluations has ended that leaves nothing queued.
+func TestEndOfPlacement(t *testing.T) {
+	eval := func(status string, second int64, queued int, blocked fleet.EvalID) fleet.Evaluation {
+		return fleet.Evaluation{
+			ID: "e", Status: status, BlockedEval: blocked, ModifyTime: time.Unix(second, 0).UnixNano(), QueuedAllocations: map[string]int{"main": queued},
+		}
+	}
+	all, later := eval(fleet.EvalComplete, 10, 0, ""), eval(fleet.EvalComplete, 20, 0, "")
+	for name, tt := range map[string]struct {
+		evals []fleet.Evaluation
+		end   int64 // 0: none
+	}{
+		"none":                    {nil, 0},
+		"one":                     {[]fleet.Evaluation{all}, 10},
+		"one of the health later": {[]fleet.Evaluation{later, all}, 10},
+		"in another order":        {[]fleet.Evaluation{all, later}, 10},
+		"pending":                 {[]fleet.Evaluation{eval(fleet.EvalPending, 10, 0, "")}, 0},
+		"failed":                  {[]fleet.Evaluation{eval(fleet.EvalFailed, 9, 0, ""), later}, 20},
+		"canceled":                {[]fleet.Evaluation{eval(fleet.EvalCanceled, 9, 0, ""), all}, 10},
+		"some are left":           {[]fleet.Evaluation{eval(fleet.EvalComplete, 9, 3, ""), later}, 20},
+		"another one is blocked":  {[]fleet.Evaluation{eval(fleet.EvalComplete, 9, 0, "b"), eval(fleet.EvalBlocked, 9, 3, "")}, 0},
+	} {
+		end, missing := real.EndOfPlacement(tt.evals)
+		if end.IsZero() != (tt.end == 0) || (missing == "") == end.IsZero() || tt.end > 0 && end.Unix() != tt.end {
+			t.Errorf("%s: %s %q, want second %d", name, end, missing, tt.end)
 		}
 	}
 }
