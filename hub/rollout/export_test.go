@@ -14,6 +14,9 @@ func (p *Progress) Update(view *state.View, id fleet.DeploymentID) *Progress {
 	return p.countChanges(view, id)
 }
 
+// EndOfPause is for the test of the pauses between evaluations.
+var EndOfPause = endOfPause
+
 // String says what is counted; counts of groups without anything are left out.
 func (p *Progress) String() string {
 	out := fmt.Sprint("bad ", ids(p.failedAllocs))

@@ -15,7 +15,11 @@ type DeploymentSnapshot struct {
 	Job        *fleet.Job // newest version; nil: purged
 	// Seen is the index of the newest state that an evaluation of the job has used.
 	Seen fleet.Index
-	Now  time.Time
+	// Evaluating reports that the last evaluation for health has not ended. What becomes healthy meanwhile waits for the next
+	// one, which is made at NextEval or later.
+	Evaluating bool
+	NextEval   time.Time
+	Now        time.Time
 
 	// Waits reports whether a placement of the group waits for nodes that are away: one of them
 	// could run it, or no node that the job may use is connected.
@@ -38,7 +42,8 @@ type DeploymentSnapshot struct {
 type Step struct {
 	Command state.Command
 	Why     string
-	Seen    fleet.Index // Seen of the next snapshot, once the command is committed
+	Seen    fleet.Index  // Seen of the next snapshot, once the command is committed
+	Eval    fleet.EvalID // the evaluation for health that the command makes; empty: none
 	Until   time.Time
 }
 
@@ -64,10 +69,18 @@ func Next(p DeploymentSnapshot) Step {
 	if opens := p.nextWindowOpening(); !opens.IsZero() && (cutoff.IsZero() || opens.Before(cutoff)) {
 		cutoff = opens
 	}
-	if newest := p.Progress.newestHealthyIndex; newest > p.Seen {
+	newest := p.Progress.newestHealthyIndex
+	switch {
+	case newest <= p.Seen || p.Evaluating:
+	case p.Now.Before(p.NextEval):
+		if cutoff.IsZero() || p.NextEval.Sub(p.Now) < cutoff.Sub(p.Now) { // no comparison of clocks: this one may have been set back
+			cutoff = p.NextEval
+		}
+	default:
+		e := p.newEvaluation()
 		return Step{
-			Command: state.Evals{Evals: []fleet.Evaluation{*p.newEvaluation()}, Now: p.Now.UnixNano()},
-			Why:     "evaluate: more of it is healthy", Seen: newest,
+			Command: state.Evals{Evals: []fleet.Evaluation{*e}, Now: p.Now.UnixNano()},
+			Why:     "evaluate: more of it is healthy", Seen: newest, Eval: e.ID,
 		}
 	}
 	return Step{Until: cutoff}

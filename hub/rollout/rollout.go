@@ -35,6 +35,11 @@ const (
 	// checks read all allocations of a job (update windows, the end of a system job's rollout).
 	pauseFactor  = 20
 	applyTimeout = 10 * time.Second
+
+	// An evaluation reads all allocations of its job. While more and more of a large job becomes healthy, the watcher pauses
+	// after each evaluation for a multiple of its duration, but not longer than longestPause.
+	evalPauseFactor = 5
+	longestPause    = time.Second
 )
 
 // SuitsFunc returns a function that says why a node does not suit a group of a job; "": it does. nil: each node suits.
@@ -113,6 +118,8 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 	defer w.watching.Add(-1)
 	log := w.cfg.Log.With("deployment_id", id)
 	seen, progress := w.lastEvaluatedIndex(id), NewProgress()
+	var eval fleet.EvalID // the last one for health, until its end is known
+	var nextEval time.Time
 	for ctx.Err() == nil {
 		w.looks.Add(1)
 		begun := time.Now()
@@ -121,25 +128,42 @@ func (w *Watcher) watchDeployment(ctx context.Context, id fleet.DeploymentID) {
 		if !ok || !d.Active() {
 			return
 		}
+		if eval != "" {
+			if e, ok := view.Eval(eval); !ok || e.Terminal() {
+				eval, nextEval = "", endOfPause(e, w.cfg.Now())
+			}
+		}
 		progress = progress.countChanges(view, id)
 		p := SnapshotOf(w.cfg.State.View(), d, w.cfg.Suits, w.cfg.Now())
 		p.Progress, p.Seen, p.NewEval = progress, seen, func() fleet.EvalID { return fleet.EvalID(w.cfg.NewID()) }
+		p.Evaluating, p.NextEval = eval != "", nextEval
 		step := Next(p)
 		if step.Command != nil {
 			if w.commitStep(ctx, log, step) {
-				seen = max(seen, step.Seen)
+				seen, eval = max(seen, step.Seen), cmp.Or(step.Eval, eval)
 			} else {
 				pace.Rest(ctx, retryAfter)
 			}
 			continue
 		}
 		took := time.Since(begun)
-		w.waitForChange(ctx, view, step.Until)
-		pace.Rest(ctx, max(w.cfg.Gather, pauseFactor*took))
+		if w.waitForChange(ctx, view, step.Until) {
+			pace.Rest(ctx, max(w.cfg.Gather, pauseFactor*took))
+		}
 	}
 }
 
-// SnapshotOf returns a deployment's snapshot of a view, without Progress, Seen and NewEval.
+// endOfPause returns when the watcher may make the next evaluation for health after e, which has ended; nil: its row is removed.
+func endOfPause(e *fleet.Evaluation, now time.Time) time.Time {
+	if e == nil {
+		return now
+	}
+	took, since := time.Duration(e.ModifyTime-e.CreateTime), now.Sub(time.Unix(0, e.ModifyTime))
+	pause := min(max(0, evalPauseFactor*took), longestPause)
+	return now.Add(pause - max(0, since))
+}
+
+// SnapshotOf returns a deployment's snapshot of a view, without Progress, Seen, Evaluating, NextEval and NewEval.
 func SnapshotOf(view *state.View, d *fleet.Deployment, suits SuitsFunc, now time.Time) DeploymentSnapshot {
 	p := DeploymentSnapshot{Deployment: d, Now: now}
 	p.Job, _ = view.Job(d.Namespace, d.JobID)
@@ -225,15 +249,17 @@ func (w *Watcher) commitStep(ctx context.Context, log *slog.Logger, step Step) b
 	return true
 }
 
-// waitForChange waits until something that the view read changes, until a time (zero: none), or until
+// waitForChange waits until something that the view read changes (true), until a time (zero: none), or until
 // ctx ends.
-func (w *Watcher) waitForChange(ctx context.Context, view *state.View, until time.Time) {
+func (w *Watcher) waitForChange(ctx context.Context, view *state.View, until time.Time) bool {
 	if !until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, max(until.Sub(w.cfg.Now()), time.Millisecond))
 		defer cancel()
 	}
-	if err := view.Changed(ctx); err != nil && ctx.Err() == nil {
+	err := view.Changed(ctx)
+	if err != nil && ctx.Err() == nil {
 		w.cfg.Log.Warn("deployment not watched", "error", err)
 	}
+	return err == nil
 }

@@ -24,6 +24,7 @@ type cluster struct {
 	mu              sync.Mutex
 	seq             int
 	log             []state.Command // of the watcher
+	ended           int             // how many of log endWatcherEvals has read
 	rejectsCommands bool            // nothing of the watcher is committed
 }
 
@@ -427,8 +428,8 @@ func (c *cluster) loseAlloc(id fleet.AllocID) {
 	c.mustCommit(state.Plan{Result: fleet.PlanResult{NodeUpdate: map[fleet.NodeID][]fleet.Alloc{node: {b}}}, Now: c.nowNano()})
 }
 
-// However many deployments there are: a change wakes one watcher, which looks once
-// and again after what it did; and there is one watcher a deployment.
+// However many deployments there are: a change wakes one watcher, which looks as often as ever; and there is one watcher a
+// deployment.
 func TestWorkPerChangeIsConstant(t *testing.T) {
 	for _, n := range []int{10, 100, 1000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -445,9 +446,11 @@ func TestWorkPerChangeIsConstant(t *testing.T) {
 				for i := range changes {
 					c.markHealthy(ds[i*n/changes], as[i*n/changes])
 					c.waitForWatcher()
+					c.endWatcherEvals(fleet.EvalComplete)
+					c.waitForWatcher()
 				}
-				// The change itself, and once more after the evaluation that it led to.
-				if looks := c.watcher.Stats().Looks - before.Looks; looks != 2*changes {
+				// The change itself, once more after the evaluation that it led to, and after the end of that.
+				if looks := c.watcher.Stats().Looks - before.Looks; looks != 3*changes {
 					t.Fatalf("%d deployments: %d looks for %d changes", n, looks, changes)
 				}
 				if got := len(c.log); got != changes {
@@ -456,6 +459,130 @@ func TestWorkPerChangeIsConstant(t *testing.T) {
 			})
 		})
 	}
+}
+
+// endWatcherEvals ends the evaluations that the watcher has asked for since it was last called.
+func (c *cluster) endWatcherEvals(status string) {
+	c.Helper()
+	c.mu.Lock()
+	asked := c.log[c.ended:]
+	c.ended = len(c.log)
+	c.mu.Unlock()
+	var evals []fleet.Evaluation
+	for _, cmd := range asked {
+		switch cmd := cmd.(type) {
+		case state.Evals:
+			evals = append(evals, cmd.Evals...)
+		case state.AllocHealth:
+			evals = append(evals, *cmd.Eval)
+		}
+	}
+	for i := range evals {
+		evals[i].Status = status
+	}
+	c.mustCommit(state.Evals{Evals: evals, Now: c.nowNano()})
+}
+
+// rolloutTest is a cluster with one deployment that is watched.
+type rolloutTest struct {
+	*cluster
+	deployment fleet.DeploymentID
+	allocs     []fleet.AllocID
+}
+
+func newRolloutTest(tb testing.TB, allocs int) *rolloutTest {
+	c := &rolloutTest{cluster: newCluster(tb)}
+	c.deployment = c.registerWithDeployment("shop", "1", func(_ *fleet.TaskGroup, s *fleet.DeploymentState) {
+		s.DesiredTotal, s.ProgressDeadline = allocs, time.Hour
+	})
+	for range allocs {
+		c.allocs = append(c.allocs, c.placeAlloc(c.deployment, false))
+	}
+	c.startWatcher()
+	synctest.Wait()
+	return c
+}
+
+// wantEvals checks how many evaluations the watcher has asked for in all, after it has gathered changes until now.
+func (c *rolloutTest) wantEvals(want int, when string) {
+	c.Helper()
+	synctest.Wait()
+	if got := c.countWatcherEvals(); got != want {
+		c.Fatalf("%s: %d evaluations, want %d", when, got, want)
+	}
+}
+
+// While allocations become healthy one after the other, the watcher asks for one evaluation at a time. After its end it pauses
+// for five times its duration, at most a second, however the evaluation ended. The end of the pause wakes it, with a deadline
+// that follows and without.
+func TestOneEvaluationAtATime(t *testing.T) {
+	const gather = rollout.DefaultGather
+	for _, status := range []string{fleet.EvalComplete, fleet.EvalFailed, fleet.EvalCanceled} {
+		for _, tt := range []struct{ took, pause time.Duration }{{30 * time.Second, time.Second}, {100 * time.Millisecond, 500 * time.Millisecond}} {
+			for _, allocs := range []int{2, 3} { // no deadline runs when all are healthy
+				synctest.Test(t, func(t *testing.T) {
+					c := newRolloutTest(t, allocs)
+					c.markHealthy(c.deployment, c.allocs[0])
+					time.Sleep(gather)
+					c.wantEvals(1, "with the first healthy one")
+					c.markHealthy(c.deployment, c.allocs[1])
+					time.Sleep(tt.took)
+					c.wantEvals(1, "while that is pending")
+					c.endWatcherEvals(status)
+					time.Sleep(tt.pause - time.Millisecond)
+					c.wantEvals(1, "before the end of the pause")
+					time.Sleep(2 * time.Millisecond)
+					c.wantEvals(2, "after the pause")
+					time.Sleep(time.Minute)
+					c.wantEvals(2, "while that is pending")
+				})
+			}
+		}
+	}
+}
+
+// The pause ends a while after the end of the evaluation, whenever the watcher looks, and whatever the clock does.
+func TestEndOfPause(t *testing.T) {
+	ended := func(created, modified time.Duration) *fleet.Evaluation {
+		return &fleet.Evaluation{CreateTime: int64(created), ModifyTime: int64(modified)}
+	}
+	for name, tt := range map[string]struct {
+		e         *fleet.Evaluation
+		now, want time.Duration
+	}{
+		"removed":                  {nil, 10 * time.Second, 10 * time.Second},
+		"short":                    {ended(0, 20*time.Millisecond), 20 * time.Millisecond, 120 * time.Millisecond},
+		"seen later":               {ended(0, 20*time.Millisecond), 100 * time.Millisecond, 120 * time.Millisecond},
+		"seen after the pause":     {ended(0, 20*time.Millisecond), 10 * time.Second, 120 * time.Millisecond},
+		"long":                     {ended(0, time.Minute), time.Minute, time.Minute + time.Second},
+		"clock set back since":     {ended(0, time.Hour), time.Minute, time.Minute + time.Second},
+		"clock set back meanwhile": {ended(time.Hour, time.Minute), time.Minute, time.Minute},
+	} {
+		if got := rollout.EndOfPause(tt.e, time.Unix(0, int64(tt.now))); got.UnixNano() != int64(tt.want) {
+			t.Errorf("%s: %s, want %s", name, time.Duration(got.UnixNano()), tt.want)
+		}
+	}
+}
+
+// Failed allocations wait neither for an evaluation of what is healthy, nor for the pause after it.
+func TestFailuresDoNotWaitForHealth(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newRolloutTest(t, 4)
+		c.markHealthy(c.deployment, c.allocs[0])
+		time.Sleep(rollout.DefaultGather)
+		c.wantEvals(1, "with the first healthy one")
+		c.markUnhealthy(c.deployment, c.allocs[1])
+		time.Sleep(rollout.DefaultGather)
+		c.wantEvals(2, "with a failed one while that is pending")
+		c.markHealthy(c.deployment, c.allocs[2])
+		time.Sleep(time.Minute)
+		c.wantEvals(2, "with a healthy one while both are pending")
+		c.endWatcherEvals(fleet.EvalComplete)
+		time.Sleep(rollout.DefaultGather)
+		c.markUnhealthy(c.deployment, c.allocs[3])
+		time.Sleep(2 * rollout.DefaultGather)
+		c.wantEvals(3, "with a failed one in the pause")
+	})
 }
 
 // startDeployments begins n deployments, with one allocation each.
@@ -485,6 +612,7 @@ func BenchmarkChange(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				c.markHealthy(ds[i%n], as[i%n])
 				<-asked
+				c.endWatcherEvals(fleet.EvalComplete)
 			}
 		})
 	}
