@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -102,4 +103,17 @@ func load() string {
 		return "unknown"
 	}
 	return first
+}
+
+// measuringGCPercent is the percentage of garbage collection of a process that measures hubs. Its clients and edges take processor
+// time from the hubs, which on machines of their own they would not.
+const measuringGCPercent = 400
+
+// collectLessGarbage sets measuringGCPercent, unless GOGC is set. What it returns sets back the former percentage.
+func collectLessGarbage() (restore func()) {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	former := debug.SetGCPercent(measuringGCPercent)
+	return func() { debug.SetGCPercent(former) }
 }

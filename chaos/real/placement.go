@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"runtime"
-	"runtime/debug"
 	"time"
 
 	"skerry/chaos/cluster"
@@ -28,10 +26,6 @@ type Placement struct {
 	HubFlags     []string      // added to the hubs' command lines
 	Table        string        // file whose table "placement-EDGES-CPU" is replaced by the results; "": none
 }
-
-// placementGCPercent is the percentage of garbage collection of this process, unless GOGC is set: the simulated edges take
-// the processors of the hubs, as edges on their own machines do not.
-const placementGCPercent = 400
 
 // Resources of each allocation of a Placement.
 const (
@@ -55,9 +49,7 @@ func (p Placement) Run(ctx context.Context) error {
 	edges := swarm.Config{Edges: p.Edges, Resources: fleet.Resources{
 		CPU: p.CPU, MemoryMB: placementMemoryMB * p.CPU / placementCPU, DiskMB: max(32768, p.CPU),
 	}}
-	if os.Getenv("GOGC") == "" {
-		defer debug.SetGCPercent(debug.SetGCPercent(placementGCPercent))
-	}
+	defer collectLessGarbage()()
 	found := &placementFigures{Ground: p.Ground, table: p.newTable("what", "measured", "at most")}
 	err := p.runOnFleet(ctx, cluster.Config{Hubs: p.Hubs, HubFlags: p.HubFlags}, func(s *fleetRun) error {
 		return s.withSwarm(ctx, edges, func(ctx context.Context, edges *swarm.Swarm) error { return p.measurePhases(ctx, s, edges, found) })

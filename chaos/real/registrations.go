@@ -45,6 +45,7 @@ func (r Registrations) Run(ctx context.Context) error {
 	if r.Hubs < 1 || r.Rate < 1 || r.Rounds < 1 || r.Duration < time.Second {
 		return errors.New("measure registrations: at least one hub, one job a second, one round and one second are needed")
 	}
+	defer collectLessGarbage()()
 	found := map[bool][]registrationFigures{}
 	table := r.newTable("access control", "acknowledged a second", "p50", "p99", "processor time of the hubs for each")
 	for i := range r.Rounds {
