@@ -112,20 +112,25 @@ func TestDecodeReschedule(t *testing.T) {
 
 func TestDecodeProblems(t *testing.T) {
 	for src, want := range map[string]string{
-		``:                          "not a job in JSON",
-		`null`:                      "null",
-		`[]`:                        "not a job in JSON",
-		`{} x`:                      "there is text after",
-		"{\n \"ID\" }":              "line 2, column 7",
-		`{"ID": 1}`:                 "ID: must be a string, not 1",
-		`{"Idd": "x"}`:              "Idd: Idd is not known",
-		`{"ID": "x", "iD": "y"}`:    "iD: iD is defined twice, also as ID",
-		`{"TaskGroups": {}}`:        "TaskGroups: must be a list",
-		`{"Datacenters": [1]}`:      "Datacenters[0]: must be a string",
-		`{"Meta": {"a": 1}}`:        "Meta.a: must be a string",
-		`{"Priority": 1.5}`:         "Priority: must be a whole number",
-		`{"Priority": 99999999999}`: "Priority: 99999999999 is out of range",
-		`{"AllAtOnce": "yes"}`:      `AllAtOnce: must be true or false, not "yes"`,
+		``:                        "not a job in JSON",
+		`null`:                    "null",
+		`[]`:                      "not a job in JSON",
+		`{} x`:                    "there is text after",
+		"{\n \"ID\" }":            "line 2, column 7",
+		`{"ID": 1}`:               "ID: must be a string, not 1",
+		`{"Idd": "x"}`:            "Idd: Idd is not known",
+		`{"ID": "x", "iD": "y"}`:  "iD: iD is defined twice, also as ID",
+		`{"Id": "x", "iD": "y"}`:  "iD: iD is defined twice, also as Id",
+		`{"ID": "", "iD": "y"}`:   "iD: iD is defined twice, also as ID",
+		`{"ID": null, "iD": "y"}`: "iD: iD is defined twice, also as ID",
+		`{"META": {"a": "b"}, "Meta": {"a": "c"}}`:                "META: META is defined twice, also as Meta",
+		`{"TASKGROUPS": [{}], "ta\u017fkgroups": [{}]}`:           "defined twice, also as TASKGROUPS", // a long s
+		`{"TaskGroups": {}}`:                                      "TaskGroups: must be a list",
+		`{"Datacenters": [1]}`:                                    "Datacenters[0]: must be a string",
+		`{"Meta": {"a": 1}}`:                                      "Meta.a: must be a string",
+		`{"Priority": 1.5}`:                                       "Priority: must be a whole number",
+		`{"Priority": 99999999999}`:                               "Priority: 99999999999 is out of range",
+		`{"AllAtOnce": "yes"}`:                                    `AllAtOnce: must be true or false, not "yes"`,
 		`{"TaskGroups": [{"Disconnect": {"LostAfter": "soon"}}]}`: `LostAfter: "soon" is not a duration`,
 		`{"TaskGroups": [{"Disconnect": 5}]}`:                     "Disconnect: must be an object, not 5",
 		`{"Meta": ` + strings.Repeat(`{"a":`, 200):                "nested more than",
@@ -134,6 +139,26 @@ func TestDecodeProblems(t *testing.T) {
 		job, problems := validate.DecodeJob([]byte(src))
 		if job == nil || len(problems) != 1 || !strings.Contains(problems[0].String(), want) {
 			t.Errorf("%.60s: %v, want %q", src, problems, want)
+		}
+	}
+}
+
+// Where no key is written exactly, the first counts that says something, and null says less than 0.
+func TestKeysInAnotherCase(t *testing.T) {
+	for src, want := range map[string]int{
+		`{"priority": 7}`:                    7,
+		`{"PRIORITY": 0, "priority": null}`:  0,
+		`{"PRIORITY": null, "priority": 0}`:  0,
+		`{"PRIORITY": 0, "priority": 7}`:     7,
+		`{"PRIORITY": 7, "priority": 0}`:     7,
+		`{"PRIORITY": null, "priority": 7}`:  7,
+		`{"Priority": 7, "priority": null}`:  7,
+		`{"Priority": null, "priority": ""}`: fleet.JobPriorityDefault,
+	} {
+		for range 10 { // the order of the keys differs
+			if job, problems := validate.DecodeJob([]byte(src)); len(problems) > 0 || job.Priority != want {
+				t.Errorf("%s: priority %d, %v, want %d", src, job.Priority, problems, want)
+			}
 		}
 	}
 }

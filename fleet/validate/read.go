@@ -27,7 +27,7 @@ func (o *jsonObject) readStructFields(v reflect.Value, skip []string) {
 		if f.Tag.Get("json") == "-" {
 			continue // it comes from no file
 		}
-		o.known = append(o.known, f.Name)
+		o.addKnown(f.Name)
 		if !slices.Contains(skip, f.Name) && o.hasNonNullValue(f.Name) {
 			o.readFieldValue(f.Name, v.Field(i))
 		}

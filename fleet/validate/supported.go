@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 
 	"skerry/fleet"
 	"skerry/internal/sorting"
@@ -79,16 +80,22 @@ func ofIdentities(field string) []string {
 	return []string{"TaskGroups.Tasks.Identity." + field, "TaskGroups.Tasks.Identities." + field}
 }
 
-// Unsupported returns the parts of a job that nothing acts on yet. Defaults that Nomad's client
-// sends without being asked are no such parts.
-func Unsupported(j *fleet.Job) fleet.Problems {
-	var ps fleet.Problems
+// unsupportedFields returns the index in unsupported of each field that is refused.
+var unsupportedFields = sync.OnceValue(func() map[string]int {
 	refuse := map[string]int{}
 	for i, u := range unsupported {
 		for _, path := range u.paths {
 			refuse[path] = i
 		}
 	}
+	return refuse
+})
+
+// Unsupported returns the parts of a job that nothing acts on yet. Defaults that Nomad's client
+// sends without being asked are no such parts.
+func Unsupported(j *fleet.Job) fleet.Problems {
+	var ps fleet.Problems
+	refuse := unsupportedFields()
 	walkUsed(reflect.ValueOf(withoutDefaults(j)), "", "", func(field, path string, v reflect.Value) bool {
 		i, ok := refuse[field]
 		if ok {

@@ -57,21 +57,34 @@ type jsonObject struct {
 	m        map[string]any
 	problems *fleet.Problems
 	known    []string
+	keys     []string // keys of m, sorted; filled by the first lookup that finds no exact match
 }
 
 // valueOfKey returns what stands under a key, nil where there is nothing. As in the
-// standard library, the case of a key does not matter where no key matches exactly.
+// standard library, the case of a key does not matter where no key matches exactly. Of several such keys, the first counts
+// whose value is not empty.
 func (o *jsonObject) valueOfKey(key string) any {
-	o.known = append(o.known, key)
+	o.addKnown(key)
 	if v, ok := o.m[key]; ok {
 		return v
 	}
-	for k, v := range o.m {
-		if strings.EqualFold(k, key) {
-			return v
+	if o.keys == nil {
+		o.keys = sortedKeys(o.m)
+	}
+	var found any
+	for _, k := range o.keys {
+		if v := o.m[k]; strings.EqualFold(k, key) && (found == nil || isEmpty(found) && !isEmpty(v)) {
+			found = v
 		}
 	}
-	return nil
+	return found
+}
+
+// addKnown adds a key that an object may have.
+func (o *jsonObject) addKnown(key string) {
+	if n := len(o.known); n == 0 || o.known[n-1] != key { // a field is looked up several times
+		o.known = append(o.known, key)
+	}
 }
 
 func (o *jsonObject) pathOfKey(key string) string { return joinPath(o.path, key) }
@@ -194,19 +207,27 @@ func (o *jsonObject) acceptIgnoredKeys(keys ...string) []string {
 // reportUnknownKeys refuses what nobody asked for, unless it is empty, and what is there twice, in letters of
 // different case.
 func (o *jsonObject) reportUnknownKeys() {
+	var unusual []string // keys that are not written as they are known
+	for k, v := range o.m {
+		if !slices.Contains(o.known, k) && !isEmpty(v) {
+			unusual = append(unusual, k)
+		}
+	}
+	slices.Sort(unusual)
 	said := map[string]string{}
-	for _, k := range sortedKeys(o.m) {
-		if isEmpty(o.m[k]) {
-			continue
-		}
-		isKnown := slices.ContainsFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) })
-		if !isKnown {
+	for _, k := range unusual {
+		as := strings.ToLower(k)
+		if known := slices.IndexFunc(o.known, func(known string) bool { return strings.EqualFold(known, k) }); known < 0 {
 			o.problems.Add(o.pathOfKey(k), "%s is not known", k)
+		} else if as = o.known[known]; said[as] == "" {
+			if _, ok := o.m[as]; ok {
+				said[as] = as
+			}
 		}
-		if other := said[strings.ToLower(k)]; other != "" {
+		if other := said[as]; other != "" {
 			o.problems.Add(o.pathOfKey(k), "%s is defined twice, also as %s", k, other)
 		}
-		said[strings.ToLower(k)] = k
+		said[as] = k
 	}
 }
 
