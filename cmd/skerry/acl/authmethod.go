@@ -73,7 +73,7 @@ type authMethodFlags struct {
 	isDefault                          bool
 }
 
-func (f *authMethodFlags) addFlags(c *cobra.Command) {
+func (f *authMethodFlags) addAuthMethodFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.kind, "type", "", "JWT or OIDC")
 	flags.StringVar(&f.locality, "token-locality", "", "local or global; a cluster is one region")
@@ -146,7 +146,7 @@ who logs in: without one, nobody gets in.`,
 		}, writeAuthMethod),
 	}
 	c.Flags().StringVar(&name, "name", "", "name of the auth method")
-	f.addFlags(c)
+	f.addAuthMethodFlags(c)
 	return c
 }
 
@@ -168,7 +168,7 @@ it stands for the secret that the hubs have.`,
 			return c.Hub.StoreAuthMethod(c.Context(), m)
 		}, writeAuthMethod),
 	}
-	f.addFlags(c)
+	f.addAuthMethodFlags(c)
 	return c
 }
 

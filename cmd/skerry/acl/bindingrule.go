@@ -33,7 +33,7 @@ func writeBindingRule(out *console.Output, r fleet.ACLBindingRule) {
 // bindingRuleFlags are those of create and update.
 type bindingRuleFlags struct{ description, selector, bindType, bindName string }
 
-func (f *bindingRuleFlags) addFlags(c *cobra.Command) {
+func (f *bindingRuleFlags) addBindingRuleFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.description, "description", "", "description of the rule")
 	flags.StringVar(&f.selector, "selector", "", `expression on the mapped claims, such as "dev" in list.groups (default: everybody)`)
@@ -67,7 +67,7 @@ func createBindingRuleCommand(s *command.Session) *cobra.Command {
 		}, writeBindingRule),
 	}
 	c.Flags().StringVar(&method, "auth-method", "", "auth method of the rule")
-	f.addFlags(c)
+	f.addBindingRuleFlags(c)
 	return c
 }
 
@@ -89,7 +89,7 @@ func updateBindingRuleCommand(s *command.Session) *cobra.Command {
 			return c.Hub.UpdateBindingRule(c.Context(), r)
 		}, writeBindingRule),
 	}
-	f.addFlags(c)
+	f.addBindingRuleFlags(c)
 	return c
 }
 

@@ -39,7 +39,7 @@ type roleFlags struct {
 	policies          []string
 }
 
-func (f *roleFlags) addFlags(c *cobra.Command) {
+func (f *roleFlags) addRoleFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.name, "name", "", "name of the role")
 	flags.StringVar(&f.description, "description", "", "description of the role")
@@ -63,7 +63,7 @@ func createRoleCommand(s *command.Session) *cobra.Command {
 			return c.Hub.CreateACLRole(c.Context(), fleet.ACLRole{Name: f.name, Description: f.description, Policies: f.policyLinks()})
 		}, writeRole),
 	}
-	f.addFlags(c)
+	f.addRoleFlags(c)
 	return c
 }
 
@@ -93,7 +93,7 @@ func updateRoleCommand(s *command.Session) *cobra.Command {
 			return c.Hub.UpdateACLRole(c.Context(), role)
 		}, writeRole),
 	}
-	f.addFlags(c)
+	f.addRoleFlags(c)
 	c.Flags().BoolVar(&noMerge, "no-merge", false, "replace the role instead of adding to it")
 	return c
 }

@@ -51,7 +51,7 @@ type tokenFlags struct {
 	roleIDs, roleName []string
 }
 
-func (f *tokenFlags) addFlags(c *cobra.Command) {
+func (f *tokenFlags) addTokenFlags(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.name, "name", "", "name of the token")
 	flags.StringVar(&f.kind, "type", fleet.ACLTokenClient, "client, or management, which may do everything")
@@ -85,7 +85,7 @@ func createTokenCommand(s *command.Session) *cobra.Command {
 			return c.Hub.CreateACLToken(c.Context(), fleet.ACLToken{Name: f.name, Type: f.kind, Policies: f.policies, Roles: f.roleLinks(), Global: global}, ttl)
 		}, writeToken),
 	}
-	f.addFlags(c)
+	f.addTokenFlags(c)
 	c.Flags().BoolVar(&global, "global", false, "mark the token as global, as Nomad does; the mark has no effect, for there is one region")
 	c.Flags().DurationVar(&ttl, "ttl", 0, "time until the token ends (default: never)")
 	return c
@@ -118,7 +118,7 @@ func updateTokenCommand(s *command.Session) *cobra.Command {
 			return c.Hub.UpdateACLToken(c.Context(), token)
 		}, writeToken),
 	}
-	f.addFlags(c)
+	f.addTokenFlags(c)
 	return c
 }
 

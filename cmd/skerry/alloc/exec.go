@@ -34,6 +34,6 @@ func execCommand(s *command.Session) *cobra.Command {
 	}
 	c.Flags().SetInterspersed(false)
 	f.AddFlags(c, "task that the command runs in; needed where the allocation has several")
-	from.addFlags(c)
+	from.addAnyAllocFlags(c)
 	return c
 }

@@ -64,8 +64,8 @@ func fsCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "keep showing new content of the file")
-	tail.addFlags(c)
-	from.addFlags(c)
+	tail.addTailFlags(c)
+	from.addAnyAllocFlags(c)
 	c.Flags().BoolVar(&stat, "stat", false, "show the kind, size and time of the file instead of its content")
 	return c
 }

@@ -56,8 +56,8 @@ func logsCommand(s *command.Session) *cobra.Command {
 	c.Flags().Bool("stdout", false, "show stdout (the default)")
 	c.MarkFlagsMutuallyExclusive("stdout", "stderr")
 	c.Flags().StringVar(&q.Task, "task", "", "choose the task; same as the argument TASK")
-	tail.addFlags(c)
-	from.addFlags(c)
+	tail.addTailFlags(c)
+	from.addAnyAllocFlags(c)
 	return c
 }
 
@@ -67,7 +67,7 @@ type anyAllocFlags struct {
 	group string
 }
 
-func (f *anyAllocFlags) addFlags(c *cobra.Command) {
+func (f *anyAllocFlags) addAnyAllocFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.job, "job", false, "ID is that of a job: use one of its allocations, if possible a running one")
 	c.Flags().StringVar(&f.group, "group", "", "with --job, use an allocation of this group")
 }
@@ -125,7 +125,7 @@ type tailFlags struct {
 	lines, bytes int64
 }
 
-func (f *tailFlags) addFlags(c *cobra.Command) {
+func (f *tailFlags) addTailFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&f.tail, "tail", false, fmt.Sprintf("show only the end: %d lines, unless --lines or --bytes is given", tailLines))
 	c.Flags().Int64VarP(&f.lines, "lines", "n", 0, "show this number of lines from the end")
 	c.Flags().Int64VarP(&f.bytes, "bytes", "c", 0, "show this number of bytes from the end")

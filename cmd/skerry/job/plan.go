@@ -49,7 +49,7 @@ func planCommand(s *command.Session) *cobra.Command {
 			return planExitError(answer)
 		}),
 	}
-	file.addFlags(c)
+	file.addJobFileFlags(c)
 	return c
 }
 

@@ -59,7 +59,7 @@ func runCommand(s *command.Session) *cobra.Command {
 			return follow.ShowAnswer(c, answer, answer.EvalID, detach, fmt.Sprintf("Job %q registered", job.ID))
 		}),
 	}
-	file.addFlags(c)
+	file.addJobFileFlags(c)
 	c.Flags().BoolVar(&req.PreserveCounts, "preserve-counts", false, "keep the counts of the registered job")
 	c.Flags().BoolVar(&req.PreserveResources, "preserve-resources", false, "keep the resources of the registered job")
 	command.AddDetach(c, &detach)
@@ -87,7 +87,7 @@ func validateCommand(s *command.Session) *cobra.Command {
 			return nil
 		}),
 	}
-	file.addFlags(c)
+	file.addJobFileFlags(c)
 	return c
 }
 
@@ -140,7 +140,7 @@ type fileFlags struct {
 	source *fleet.Submission
 }
 
-func (f *fileFlags) addFlags(c *cobra.Command) {
+func (f *fileFlags) addJobFileFlags(c *cobra.Command) {
 	c.Flags().StringArrayVar(&f.vars, "var", nil, "NAME=VALUE of a variable of the job file; may be repeated")
 	c.Flags().StringArrayVar(&f.varFiles, "var-file", nil, "file with variables; may be repeated")
 }

@@ -15,8 +15,8 @@ type nodeChoice struct {
 	site, pool, status, expression string
 }
 
-// addFlags adds --site, --pool, --status and --filter to a command.
-func (c *nodeChoice) addFlags(cmd *cobra.Command) {
+// addNodeChoiceFlags adds --site, --pool, --status and --filter to a command.
+func (c *nodeChoice) addNodeChoiceFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&c.site, "site", "", `show only nodes of these sites: a name, or a pattern such as "shop-*"`)
 	flags.StringVar(&c.pool, "pool", "", "show only nodes of this node pool")

@@ -42,7 +42,7 @@ func FleetCommand(s *command.Session) *cobra.Command {
 			return showFleet(c, show)
 		}),
 	}
-	show.nodes.addFlags(status)
+	show.nodes.addNodeChoiceFlags(status)
 	status.Flags().IntVar(&show.limit, "limit", fleetRows, "rows shown of each table, nodes that are not ready first; 0 shows all")
 	status.Flags().BoolVarP(&watch, "watch", "w", false, "show it repeatedly, until interrupted")
 	status.Flags().DurationVar(&every, "every", 2*time.Second, "with --watch: time between two updates")

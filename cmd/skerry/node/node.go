@@ -44,7 +44,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 		}),
 	}
 	c.Flags().BoolVar(&stats, "stats", false, "also show the resources that the machine uses now, as it reports them; with --json, only these")
-	choice.addFlags(c)
+	choice.addNodeChoiceFlags(c)
 	return c
 }
 
