@@ -53,14 +53,14 @@ var models = map[string]model{
 // accelerators, and the variables ACCELERATOR_VISIBLE_DEVICES (the ids) and ACCELERATOR_DEVICE_PATHS (such as
 // /dev/apex_0).
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots}.scanAccelerators)
 }
 
 // scanner reads the accelerators of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads the accelerators of all classes, and reports known ones without a driver as errors.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanAccelerators reads the accelerators of all classes, and reports known ones without a driver as errors.
+func (s scanner) scanAccelerators(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list accelerators: %w", err)
 	}

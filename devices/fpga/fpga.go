@@ -24,14 +24,14 @@ const Kind = "fpga"
 // New makes the Finder of a Linux machine's FPGA regions, below these roots. Reserve returns the nodes of the regions,
 // and the variables FPGA_VISIBLE_DEVICES (the ids) and FPGA_DEVICE_PATHS (of the first node of each).
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots}.scanFPGARegions)
 }
 
 // scanner reads the FPGA regions of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads all regions.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanFPGARegions reads all regions.
+func (s scanner) scanFPGARegions(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list fpga regions: %w", err)
 	}

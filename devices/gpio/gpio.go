@@ -28,14 +28,14 @@ const chipPrefix = "gpiochip"
 // New makes the Finder of a Linux machine's GPIO chips, below these roots. Reserve returns the nodes of the chips, and
 // the variables GPIO_VISIBLE_DEVICES (the ids) and GPIO_DEVICE_PATHS (such as /dev/gpiochip0).
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots}.scanGPIOChips)
 }
 
 // scanner reads the GPIO chips of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads all chips that have a node.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanGPIOChips reads all chips that have a node.
+func (s scanner) scanGPIOChips(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list gpio chips: %w", err)
 	}

@@ -63,7 +63,7 @@ func (f *Finder) Kind() string { return Kind }
 // Find returns the GPUs and MIG instances, ordered by ID. A machine without nvidia-smi has none. The error names
 // GPUs that need a reset, which are left out.
 func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
-	found, err := f.scanDevices(ctx)
+	found, err := f.scanNvidiaDevices(ctx)
 	return devices.SortFound(found), err
 }
 
@@ -71,7 +71,7 @@ func (f *Finder) Find(ctx context.Context) ([]fleet.Device, error) {
 // variable NVIDIA_VISIBLE_DEVICES, for which NVIDIA's container runtime adds the driver's libraries, and the names by
 // which nvidia-ctk describes the devices to container runtimes.
 func (f *Finder) Reserve(ctx context.Context, ids []string) (devices.Reservation, error) {
-	found, err := f.scanDevices(ctx)
+	found, err := f.scanNvidiaDevices(ctx)
 	if ctx.Err() != nil {
 		return devices.Reservation{}, err
 	}
@@ -105,8 +105,8 @@ func (f *Finder) Measure(ctx context.Context) (map[string][]devices.Measurement,
 	return all, nil
 }
 
-// scanDevices runs nvidia-smi and returns the devices that work.
-func (f *Finder) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanNvidiaDevices runs nvidia-smi and returns the devices that work.
+func (f *Finder) scanNvidiaDevices(ctx context.Context) ([]devices.Found, error) {
 	report, err := f.queryReport(ctx)
 	if err != nil || report == nil {
 		return nil, err

@@ -23,14 +23,14 @@ const Kind = "serial"
 // New makes the Finder of a Linux machine's serial ports, below these roots. Reserve returns the nodes of the ports,
 // and the variables SERIAL_VISIBLE_DEVICES (the ids) and SERIAL_DEVICE_PATHS (/dev/serial/by-id/ID).
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots}.scanSerialPorts)
 }
 
 // scanner reads the serial ports of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads all ports. It skips a dangling link, which an adapter leaves when it is unplugged.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanSerialPorts reads all ports. It skips a dangling link, which an adapter leaves when it is unplugged.
+func (s scanner) scanSerialPorts(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list serial ports: %w", err)
 	}

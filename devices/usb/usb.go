@@ -43,7 +43,7 @@ var classes = map[string]string{
 // device node of each device below /dev/bus/usb, and the variables USB_VISIBLE_DEVICES (the ids) and USB_DEVICE_PATHS.
 // The nodes change whenever a device is plugged in again.
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots: roots, devices: roots.SysPath("bus", "usb", "devices")}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots: roots, devices: roots.SysPath("bus", "usb", "devices")}.scanUSBDevices)
 }
 
 // scanner reads the USB devices of a Linux machine in sysfs.
@@ -52,8 +52,9 @@ type scanner struct {
 	devices string // folder with an entry for each device
 }
 
-// scanDevices reads the devices on all buses, with their nodes. The node of a device may be missing: Found.Err says so.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanUSBDevices reads the devices on all buses, with their nodes. The node of a device may be missing: Found.Err says
+// so.
+func (s scanner) scanUSBDevices(ctx context.Context) ([]devices.Found, error) {
 	entries, err := os.ReadDir(s.devices)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -27,14 +27,14 @@ const Kind = "video"
 // of the devices, and the variables VIDEO_VISIBLE_DEVICES (the ids) and VIDEO_DEVICE_PATHS (of the first node of each,
 // such as /dev/video0).
 func New(roots sysfs.Roots) devices.Finder {
-	return devices.NewFinder(Kind, scanner{roots}.scanDevices)
+	return devices.NewFinder(Kind, scanner{roots}.scanVideoDevices)
 }
 
 // scanner reads the video devices of a Linux machine.
 type scanner struct{ roots sysfs.Roots }
 
-// scanDevices reads all nodes and puts those of one piece of hardware together.
-func (s scanner) scanDevices(ctx context.Context) ([]devices.Found, error) {
+// scanVideoDevices reads all nodes and puts those of one piece of hardware together.
+func (s scanner) scanVideoDevices(ctx context.Context) ([]devices.Found, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("list video devices: %w", err)
 	}
