@@ -173,7 +173,7 @@ func readAnswer[T any](ctx context.Context, c *Client, path string, q url.Values
 		}
 		q = waiting
 	}
-	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
+	resp, err := c.sendHubRequest(ctx, http.MethodGet, path, q, nil)
 	if err != nil {
 		return answer, err
 	}
@@ -200,7 +200,7 @@ func writeRequest[T any](ctx context.Context, c *Client, method, path string, q 
 		}
 		raw = bytes.NewReader(b)
 	}
-	resp, err := c.sendRequest(ctx, method, path, q, raw)
+	resp, err := c.sendHubRequest(ctx, method, path, q, raw)
 	if err != nil {
 		return answer, err
 	}
@@ -253,16 +253,16 @@ func (c *Client) sendDelete(ctx context.Context, path string, q url.Values) erro
 
 // openStream sends a GET and returns the answer's bytes as they come.
 func (c *Client) openStream(ctx context.Context, path string, q url.Values) (io.ReadCloser, error) {
-	resp, err := c.sendRequest(ctx, http.MethodGet, path, q, nil)
+	resp, err := c.sendHubRequest(ctx, http.MethodGet, path, q, nil)
 	if err != nil {
 		return nil, err
 	}
 	return resp.Body, nil
 }
 
-// sendRequest sends a request and returns the answer, whose body the caller must close. An HTTP status of 300 or
+// sendHubRequest sends a request and returns the answer, whose body the caller must close. An HTTP status of 300 or
 // more becomes an *Error.
-func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
+func (c *Client) sendHubRequest(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.requestURL(path, q), body)
 	if err != nil {
 		return nil, fmt.Errorf("ask the hub for %s: %w", path, err)

@@ -51,7 +51,7 @@ func (e *Engine) Close() { e.http.CloseIdleConnections() }
 // Version returns the version of the daemon. It fails if the daemon does not answer within the context.
 func (e *Engine) Version(ctx context.Context) (string, error) {
 	var answer struct{ Version string }
-	if err := e.sendRequest(ctx, http.MethodGet, "/version", nil, &answer); err != nil {
+	if err := e.sendDaemonRequest(ctx, http.MethodGet, "/version", nil, &answer); err != nil {
 		return "", err
 	}
 	return answer.Version, nil
@@ -60,7 +60,7 @@ func (e *Engine) Version(ctx context.Context) (string, error) {
 // Import makes an image of that name and tag from a file system, which is a tar archive.
 func (e *Engine) Import(ctx context.Context, name, tag string, files []byte) error {
 	query := url.Values{"fromSrc": {"-"}, "repo": {name}, "tag": {tag}}
-	return e.sendRequest(ctx, http.MethodPost, "/images/create?"+query.Encode(), files, nil)
+	return e.sendDaemonRequest(ctx, http.MethodPost, "/images/create?"+query.Encode(), files, nil)
 }
 
 // RemoveImage removes an image with all its containers. A missing image is no error.
@@ -70,7 +70,7 @@ func (e *Engine) RemoveImage(ctx context.Context, image string) error {
 		return fmt.Errorf("encode filter: %w", err)
 	}
 	var found []struct{ ID string }
-	err = e.sendRequest(ctx, http.MethodGet, "/containers/json?"+url.Values{"all": {"true"}, "filters": {string(filters)}}.Encode(), nil, &found)
+	err = e.sendDaemonRequest(ctx, http.MethodGet, "/containers/json?"+url.Values{"all": {"true"}, "filters": {string(filters)}}.Encode(), nil, &found)
 	if isAbsent(err) {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (e *Engine) RemoveImage(ctx context.Context, image string) error {
 	for _, c := range found {
 		errs = append(errs, e.removeContainer(ctx, c.ID))
 	}
-	err = e.sendRequest(ctx, http.MethodDelete, "/images/"+image+"?force=true", nil, nil)
+	err = e.sendDaemonRequest(ctx, http.MethodDelete, "/images/"+image+"?force=true", nil, nil)
 	if !isAbsent(err) {
 		errs = append(errs, err)
 	}
@@ -100,15 +100,15 @@ func (e *Engine) CheckLocal(ctx context.Context, image, dir string) (err error) 
 		return fmt.Errorf("encode container: %w", err)
 	}
 	var made struct{ ID string }
-	if err := e.sendRequest(ctx, http.MethodPost, "/containers/create", body, &made); err != nil {
+	if err := e.sendDaemonRequest(ctx, http.MethodPost, "/containers/create", body, &made); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, e.removeContainer(ctx, made.ID), os.Remove(mark)) }()
-	if err := e.sendRequest(ctx, http.MethodPost, "/containers/"+made.ID+"/start", nil, nil); err != nil {
+	if err := e.sendDaemonRequest(ctx, http.MethodPost, "/containers/"+made.ID+"/start", nil, nil); err != nil {
 		return err
 	}
 	var state struct{ State struct{ Pid int } }
-	if err := e.sendRequest(ctx, http.MethodGet, "/containers/"+made.ID+"/json", nil, &state); err != nil {
+	if err := e.sendDaemonRequest(ctx, http.MethodGet, "/containers/"+made.ID+"/json", nil, &state); err != nil {
 		return err
 	}
 	if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/probe/%s", state.State.Pid, filepath.Base(mark))); err != nil {
@@ -119,7 +119,7 @@ func (e *Engine) CheckLocal(ctx context.Context, image, dir string) (err error) 
 
 // removeContainer kills and removes a container. A missing container is no error.
 func (e *Engine) removeContainer(ctx context.Context, id string) error {
-	if err := e.sendRequest(ctx, http.MethodDelete, "/containers/"+id+"?force=true", nil, nil); !isAbsent(err) {
+	if err := e.sendDaemonRequest(ctx, http.MethodDelete, "/containers/"+id+"?force=true", nil, nil); !isAbsent(err) {
 		return err
 	}
 	return nil
@@ -142,8 +142,8 @@ func isAbsent(err error) bool {
 	return errors.As(err, &failed) && failed.status == http.StatusNotFound
 }
 
-// sendRequest sends a request and decodes the answer into answer, unless it is nil.
-func (e *Engine) sendRequest(ctx context.Context, method, path string, body []byte, answer any) error {
+// sendDaemonRequest sends a request and decodes the answer into answer, unless it is nil.
+func (e *Engine) sendDaemonRequest(ctx context.Context, method, path string, body []byte, answer any) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://daemon"+apiPath+path, bytes.NewReader(body))

@@ -40,7 +40,7 @@ func (s *Server) routeAudit(mux *http.ServeMux) {
 
 // Audit opens the lines of the edge's audit after a number.
 func (c *Client) Audit(ctx context.Context, after uint64) (io.ReadCloser, error) {
-	resp, err := c.sendRequest(ctx, http.MethodGet, "/v1/audit", url.Values{"after": {strconv.FormatUint(after, 10)}})
+	resp, err := c.sendAgentRequest(ctx, http.MethodGet, "/v1/audit", url.Values{"after": {strconv.FormatUint(after, 10)}})
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (c *Client) Logs(ctx context.Context, req LogRequest) (io.ReadCloser, error
 		"alloc": {string(req.Alloc)}, "task": {req.Task}, "stream": {req.Stream}, "origin": {req.Origin},
 		"offset": {strconv.FormatInt(req.Offset, 10)}, "follow": {strconv.FormatBool(req.Follow)},
 	}
-	resp, err := c.sendRequest(ctx, http.MethodGet, "/v1/logs", q)
+	resp, err := c.sendAgentRequest(ctx, http.MethodGet, "/v1/logs", q)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (c *Client) Restart(ctx context.Context, alloc fleet.AllocID, task, reason 
 
 // postRequest sends a POST request whose answer has no body.
 func (c *Client) postRequest(ctx context.Context, path string, q url.Values) error {
-	resp, err := c.sendRequest(ctx, http.MethodPost, path, q)
+	resp, err := c.sendAgentRequest(ctx, http.MethodPost, path, q)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (c *Client) postRequest(ctx context.Context, path string, q url.Values) err
 
 // callJSON sends a request and decodes the JSON answer into the pointer into.
 func (c *Client) callJSON(ctx context.Context, method, path string, q url.Values, into any) error {
-	resp, err := c.sendRequest(ctx, method, path, q)
+	resp, err := c.sendAgentRequest(ctx, method, path, q)
 	if err != nil {
 		return err
 	}
@@ -153,13 +153,13 @@ type owner struct {
 	groupCanUse bool // the group may use the file
 }
 
-// sendRequest sends a request and returns a successful response. An error of the agent is a *fleet.Error; if no
+// sendAgentRequest sends a request and returns a successful response. An error of the agent is a *fleet.Error; if no
 // agent answers, it has fleet.CodeUnavailable and a hint.
-func (c *Client) sendRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
+func (c *Client) sendAgentRequest(ctx context.Context, method, path string, q url.Values) (*http.Response, error) {
 	return c.sendBody(ctx, method, path, q, nil)
 }
 
-// sendBody is sendRequest with a body.
+// sendBody is sendAgentRequest with a body.
 func (c *Client) sendBody(ctx context.Context, method, path string, q url.Values, body io.Reader) (*http.Response, error) {
 	u := url.URL{Scheme: "http", Host: "edge", Path: path, RawQuery: q.Encode()}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
@@ -169,7 +169,7 @@ func (c *Client) sendBody(ctx context.Context, method, path string, q url.Values
 	return c.sendHTTP(ctx, req, path)
 }
 
-// sendHTTP sends a request to a path, as sendRequest does.
+// sendHTTP sends a request to a path, as sendAgentRequest does.
 func (c *Client) sendHTTP(ctx context.Context, req *http.Request, path string) (*http.Response, error) {
 	if c.siteCode != "" {
 		req.Header.Set(siteCodeHeader, c.siteCode)

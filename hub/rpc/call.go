@@ -28,7 +28,7 @@ func (e *callError) NotSent() bool { return e.notSent }
 // the handler's own, or unavailable, timeout or frame_too_large; those have a
 // method NotSent() bool, which is true if the handler certainly never ran.
 func (p *Peers) Call(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
-	stream, stop, err := p.sendRequest(ctx, addr, method, body)
+	stream, stop, err := p.sendPeerRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (p *Peers) Stream(ctx context.Context, addr, method string, body []byte) (i
 
 // openAnswer calls a method and waits until its answer begins.
 func (p *Peers) openAnswer(ctx context.Context, addr, method string, body []byte) (*streamAnswer, error) {
-	stream, stop, err := p.sendRequest(ctx, addr, method, body)
+	stream, stop, err := p.sendPeerRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}
@@ -94,8 +94,8 @@ func (p *Peers) openAnswer(ctx context.Context, addr, method string, body []byte
 	return &streamAnswer{chunkReader{r: stream}, stream}, nil
 }
 
-// sendRequest opens a stream to addr and sends a request. If ctx ends before stop is called, the stream is aborted.
-func (p *Peers) sendRequest(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
+// sendPeerRequest opens a stream to addr and sends a request. If ctx ends before stop is called, the stream is aborted.
+func (p *Peers) sendPeerRequest(ctx context.Context, addr, method string, body []byte) (*transport.Stream, func() bool, error) {
 	req := request{Method: method}
 	if deadline, ok := ctx.Deadline(); ok {
 		req.Timeout = max(time.Until(deadline), 1)

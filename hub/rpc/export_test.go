@@ -36,7 +36,7 @@ func WriteChunks(w io.Writer, b []byte, failure *fleet.Error) error {
 // CallLate is Call, but for the end of the request: that goes out when the handler has
 // answered and stopped reading, as it may when it is fast.
 func (p *Peers) CallLate(ctx context.Context, addr, method string, body []byte) ([]byte, error) {
-	stream, stop, err := p.sendRequest(ctx, addr, method, body)
+	stream, stop, err := p.sendPeerRequest(ctx, addr, method, body)
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func (c *Client) Kind() string { return "transit" }
 
 // Wrap encrypts by the newest version of the key.
 func (c *Client) Wrap(ctx context.Context, plain []byte) (string, error) {
-	answer, err := c.sendRequest(ctx, "encrypt", map[string]string{"plaintext": base64.StdEncoding.EncodeToString(plain)})
+	answer, err := c.sendTransitRequest(ctx, "encrypt", map[string]string{"plaintext": base64.StdEncoding.EncodeToString(plain)})
 	if err != nil {
 		return "", err
 	}
@@ -103,7 +103,7 @@ func (c *Client) Wrap(ctx context.Context, plain []byte) (string, error) {
 
 // Unwrap reverses Wrap.
 func (c *Client) Unwrap(ctx context.Context, wrapped string) ([]byte, error) {
-	answer, err := c.sendRequest(ctx, "decrypt", map[string]string{"ciphertext": wrapped})
+	answer, err := c.sendTransitRequest(ctx, "decrypt", map[string]string{"ciphertext": wrapped})
 	if err != nil {
 		return nil, err
 	}
@@ -126,8 +126,8 @@ func (c *Client) requestError(operation string, code fleet.Code, format string, 
 	return fleet.Errorf(code, "%s by the transit key %s of %s: %w", operation, c.cfg.KeyName, c.cfg.Address, err)
 }
 
-// sendRequest sends one request about the key.
-func (c *Client) sendRequest(ctx context.Context, operation string, body map[string]string) (answer, error) {
+// sendTransitRequest sends one request about the key.
+func (c *Client) sendTransitRequest(ctx context.Context, operation string, body map[string]string) (answer, error) {
 	content, err := c.api.Send(ctx, remoteapi.Request{
 		Method: http.MethodPost, Path: "/v1/" + c.cfg.MountPath + "/" + operation + "/" + c.cfg.KeyName, Namespace: c.cfg.Namespace, Body: body,
 	})
