@@ -126,34 +126,27 @@ func (p Placement) largeJob() *fleet.Job {
 	return job
 }
 
-// waitUntilPlaced waits until all allocations of a job are starting or running. It returns when the leader began to commit the end
-// of the evaluation that placed the last one, which for a large job is an entry of its own. This process also runs the edges, and
-// sees it up to seconds later.
+// waitUntilPlaced waits until an evaluation of a job has placed all its allocations. It returns when the leader began to commit the
+// end of that evaluation, which for a large job is an entry of its own. This process also runs the edges, and sees it up to seconds
+// later. It asks the hub with blocking queries: a pause between questions would count as time until then.
 func (p Placement) waitUntilPlaced(ctx context.Context, hub *cluster.Hub, id fleet.JobID) (placed time.Time, err error) {
-	err = cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) (missing string) {
-		summary, err := hub.JobSummary(ctx, id)
-		if err != nil {
-			return err.Error()
+	err = cluster.Eventually(ctx, placeBound, "all allocations are placed", func(ctx context.Context) string {
+		var index fleet.Index
+		for watch := hub.Watch(&index); ; {
+			evals, err := watch.JobEvals(ctx, id)
+			if err != nil {
+				return err.Error()
+			}
+			if placed = endOfPlacement(evals); !placed.IsZero() {
+				return ""
+			}
 		}
-		n := 0
-		for _, g := range summary.Summary {
-			n += g.Starting + g.Running
-		}
-		if n < p.Count {
-			return fmt.Sprintf("%d are", n)
-		}
-		evals, err := hub.JobEvals(ctx, id)
-		if err != nil {
-			return err.Error()
-		}
-		placed, missing = endOfPlacement(evals)
-		return missing
 	})
 	return placed, err
 }
 
-// endOfPlacement returns when the first evaluation of a job ended that left nothing to be placed. missing: none has.
-func endOfPlacement(evals []fleet.Evaluation) (end time.Time, missing string) {
+// endOfPlacement returns when the first evaluation of a job ended that left nothing to be placed, or zero if none has.
+func endOfPlacement(evals []fleet.Evaluation) (end time.Time) {
 	for _, e := range evals {
 		queued := e.BlockedEval != ""
 		for _, n := range e.QueuedAllocations {
@@ -163,10 +156,7 @@ func endOfPlacement(evals []fleet.Evaluation) (end time.Time, missing string) {
 			end = at
 		}
 	}
-	if end.IsZero() {
-		missing = "no evaluation has placed all"
-	}
-	return end, missing
+	return end
 }
 
 // saySpread prints the number of edges with allocations and the largest number on one edge, and adds them to the table.
