@@ -143,7 +143,8 @@ func TestDecodeProblems(t *testing.T) {
 	}
 }
 
-// Where no key is written exactly, the first counts that says something, and null says less than 0.
+// A key in another case counts if none is written exactly. Of several, the first counts that says something, and null says less
+// than 0.
 func TestKeysInAnotherCase(t *testing.T) {
 	for src, want := range map[string]int{
 		`{"priority": 7}`:                    7,

@@ -194,7 +194,6 @@ func listOf[T any](o *jsonObject, key, want string) ([]element[T], bool) {
 // acceptIgnoredKeys returns those of the keys that ask for something, which is not done: that is a
 // warning, not a problem.
 func (o *jsonObject) acceptIgnoredKeys(keys ...string) []string {
-	o.known = append(o.known, keys...)
 	var asked []string
 	for _, key := range keys {
 		if v := o.valueOfKey(key); v != nil && !isEmpty(v) {
