@@ -73,7 +73,7 @@ func Next(p DeploymentSnapshot) Step {
 	switch {
 	case newest <= p.Seen || p.Evaluating:
 	case p.Now.Before(p.NextEval):
-		if cutoff.IsZero() || p.NextEval.Sub(p.Now) < cutoff.Sub(p.Now) { // no comparison of clocks: this one may have been set back
+		if cutoff.IsZero() || p.NextEval.Sub(p.Now) < cutoff.Sub(p.Now) { // NextEval does not follow a clock that is set back
 			cutoff = p.NextEval
 		}
 	default:
