@@ -266,3 +266,30 @@ func BenchmarkRegister(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkEvaluationEnds applies the end of an evaluation of a job that has another open one, and keeps many.
+func BenchmarkEvaluationEnds(b *testing.B) {
+	for _, kept := range []int{10, 10_000} {
+		b.Run(fmt.Sprintf("kept=%d", kept), func(b *testing.B) {
+			c := newBenchFleet(b, 1)
+			evaluation := func(i int, status string) fleet.Evaluation {
+				return fleet.Evaluation{
+					ID: fleet.EvalID(fleet.DeriveUUID("ended", fmt.Sprint(i))), Namespace: fleet.DefaultNamespace, JobID: c.job.ID,
+					Type: fleet.JobTypeBatch, TriggeredBy: fleet.TriggerAllocStop, Status: status,
+				}
+			}
+			var all []fleet.Evaluation
+			for i := range kept {
+				all = append(all, evaluation(i, fleet.EvalComplete))
+			}
+			c.applyDecoded(state.Evals{Evals: append(all, evaluation(kept, fleet.EvalPending)), Now: start.UnixNano()})
+			for i := kept + 1; b.Loop(); i++ {
+				c.index++
+				end := state.Evals{Evals: []fleet.Evaluation{evaluation(i, fleet.EvalComplete)}, Now: start.UnixNano()}
+				if res := c.store.Apply(c.index, end); res.Err != nil {
+					b.Fatal(res.Err)
+				}
+			}
+		})
+	}
+}

@@ -116,6 +116,10 @@ func (c *checker) checkEvaluations() {
 	for range evalTable.scanPrefix(c.v.txn, indexJob, nil) {
 		byJob++
 	}
+	blocked := 0
+	for range evalTable.scanPrefix(c.v.txn, indexBlocked, nil) {
+		blocked++
+	}
 	var last fleet.Index
 	changed := 0
 	for e := range evalTable.scanPrefix(c.v.txn, indexChanged, nil) {
@@ -129,11 +133,14 @@ func (c *checker) checkEvaluations() {
 		}
 	}
 	n := 0
-	for range evalTable.scanRows(c.v.txn) {
+	for e := range evalTable.scanRows(c.v.txn) {
 		n++
+		if isBlocked(e) {
+			blocked--
+		}
 	}
-	if n != byJob || n != changed {
-		c.addCheckFailure("%d evaluations, %d by job, %d by change", n, byJob, changed)
+	if n != byJob || n != changed || blocked != 0 {
+		c.addCheckFailure("%d evaluations, %d by job, %d by change, %d too many in the index of the blocked ones", n, byJob, changed, blocked)
 	}
 }
 

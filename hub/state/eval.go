@@ -12,19 +12,25 @@ import (
 const (
 	indexChanged  = "changed"
 	indexAwaiting = "awaiting"
+	indexBlocked  = "blocked"
 )
 
 var evalTable = table[fleet.Evaluation]{
 	name: "evals", key: evalKey, announced: true,
 	indexes: []tableIndex[fleet.Evaluation]{
 		{name: indexAwaiting, key: evalKey, belongs: func(r *fleet.Evaluation) bool { return len(awaitedNodes(r)) > 0 }},
-		{name: indexJob, key: func(r *fleet.Evaluation) []byte { return key(r.Namespace, string(r.JobID), string(r.ID)) }},
+		{name: indexJob, key: evalJobKey},
+		{name: indexBlocked, key: evalJobKey, belongs: isBlocked},
 		{name: indexChanged, key: func(r *fleet.Evaluation) []byte { return append(indexKey(r.ModifyIndex), evalKey(r)...) }},
 	},
 	records: []record[fleet.Evaluation]{rowRecord[fleet.Evaluation](11)},
 }
 
 func evalKey(e *fleet.Evaluation) []byte { return idKey(e.ID) }
+
+func evalJobKey(e *fleet.Evaluation) []byte { return key(e.Namespace, string(e.JobID), string(e.ID)) }
+
+func isBlocked(e *fleet.Evaluation) bool { return e.Status == fleet.EvalBlocked }
 
 // evalsStore applies the command Evals: it stores new and changed evaluations.
 func (t *tx) evalsStore(c Evals) Result {
@@ -97,26 +103,25 @@ func (t *tx) releaseAwaitedNodes(old, now *fleet.Evaluation) {
 
 // cancelBlocked cancels the blocked evaluations of a job after the evaluation done has placed everything.
 func (t *tx) cancelBlocked(done *fleet.Evaluation, now int64) {
-	for _, e := range t.openEvals(done.Namespace, done.JobID) {
-		if e.Status == fleet.EvalBlocked && e.ID != done.ID {
-			c := *e
-			c.Status = fleet.EvalCanceled
-			c.StatusDescription = "evaluation " + fleet.Short(done.ID) + " placed everything"
-			t.putEval(c, now)
-		}
+	for _, e := range t.blockedEvals(done.Namespace, done.JobID) {
+		c := *e
+		c.Status = fleet.EvalCanceled
+		c.StatusDescription = "evaluation " + fleet.Short(done.ID) + " placed everything"
+		t.putEval(c, now)
 	}
 }
 
-// openEvals returns the job's evaluations that are not terminal, by id.
-func (t *tx) openEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
+// blockedEvals returns the job's blocked evaluations, by id. It does not read those that have ended.
+func (t *tx) blockedEvals(ns string, id fleet.JobID) []*fleet.Evaluation {
 	var out []*fleet.Evaluation
-	for e := range evalTable.scanPrefix(t.base, indexJob, jobKeyOf(ns, id)) {
-		if _, changed := evalTable.changedRows(t)[string(idKey(e.ID))]; !changed && !e.Terminal() {
+	changedRows := evalTable.changedRows(t)
+	for e := range evalTable.scanPrefix(t.base, indexBlocked, jobKeyOf(ns, id)) {
+		if _, changed := changedRows[string(idKey(e.ID))]; !changed {
 			out = append(out, e)
 		}
 	}
-	for _, e := range evalTable.changedRows(t) {
-		if e != nil && e.Namespace == ns && e.JobID == id && !e.Terminal() {
+	for _, e := range changedRows {
+		if e != nil && e.Namespace == ns && e.JobID == id && isBlocked(e) {
 			out = append(out, e)
 		}
 	}
