@@ -20,6 +20,7 @@ func (v *View) Check() error {
 	}
 	c.checkAllocs()
 	c.checkEvaluations()
+	c.checkEvents()
 	c.checkJobs()
 	c.checkNodes()
 	c.checkDeployments()
@@ -141,6 +142,25 @@ func (c *checker) checkEvaluations() {
 	}
 	if n != byJob || n != changed || blocked != 0 {
 		c.addCheckFailure("%d evaluations, %d by job, %d by change, %d too many in the index of the blocked ones", n, byJob, changed, blocked)
+	}
+}
+
+// checkEvents checks that the window of events counts those that are kept.
+func (c *checker) checkEvents() {
+	window, ok := windowTable.watchRow(c.v, onlyKey)
+	if !ok {
+		window = &windowRow{}
+	}
+	events, bytes := 0, 0
+	for row := range eventTable.scanRows(c.v.txn) {
+		events += len(row.events)
+		bytes += row.bytes
+		if row.index <= window.floor || row.index > c.applied || row.bytes < 0 {
+			c.addCheckFailure("entry %d has events of %d bytes, and events of entries %d to %d are kept", row.index, row.bytes, window.floor+1, c.applied)
+		}
+	}
+	if events != window.events || bytes != window.bytes {
+		c.addCheckFailure("%d events of %d bytes are kept, and %d of %d are counted", events, bytes, window.events, window.bytes)
 	}
 }
 

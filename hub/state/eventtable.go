@@ -60,19 +60,13 @@ var windowTable = table[windowRow]{
 		func(_ *loader, s *savedWindow) (*windowRow, error) { return &windowRow{floor: s.Floor}, nil })},
 }
 
-// countEventWindow counts the events that were read from a snapshot. For a snapshot without a window it
-// starts an empty one after the entry that applied names.
-func (t *tx) countEventWindow(applied *metaRow) {
-	events := eventTable.changedRows(t)
+// countEventWindow counts the events that were read from a snapshot. A snapshot without a window has none.
+func (t *tx) countEventWindow() {
 	w := windowTable.currentRow(t, onlyKey)
 	if w == nil {
-		w = &windowRow{}
-		if applied != nil && len(events) == 0 {
-			w.floor = applied.index
-		}
-		windowTable.putRow(t, w)
+		return
 	}
-	for _, row := range events {
+	for _, row := range eventTable.changedRows(t) {
 		w.events += len(row.events)
 		w.bytes += row.bytes
 	}

@@ -176,7 +176,7 @@ func (in *loader) deriveRows() {
 			r.forgotten = applied.index
 		}
 	}
-	t.countEventWindow(applied)
+	t.countEventWindow()
 }
 
 // loadRecord passes a record to the table of its type. An unknown type is an error with CodeVersion.

@@ -2,8 +2,12 @@ package state_test
 
 import (
 	"bytes"
+	"compress/flate"
 	"context"
+	"encoding/binary"
+	"io"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -131,6 +135,30 @@ func TestSnapshotRefused(t *testing.T) {
 		if err := target.Restore(bytes.NewReader(flipped)); err == nil && describe(t, target.View()) != describe(t, w.store.View()) {
 			t.Errorf("a snapshot with byte %d flipped was restored as another state", n)
 		}
+	}
+}
+
+// A snapshot without the record that the window of events has is refused: nothing would bound these events.
+func TestEventsWithoutAWindowAreRefused(t *testing.T) {
+	const windowRecord = 60
+	records, err := io.ReadAll(flate.NewReader(bytes.NewReader(mustPersist(t, furnished(t).store)[9:])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []byte
+	for rest := records; len(rest) > 0; {
+		n, head := binary.Uvarint(rest)
+		size := uint64(head) + 1 + n
+		if rest[head] != windowRecord {
+			kept = append(kept, rest[:size]...)
+		}
+		rest = rest[size:]
+	}
+	if err := state.New().Restore(bytes.NewReader(state.Sealed(kept))); err == nil || !strings.Contains(err.Error(), "0 of 0 are counted") {
+		t.Errorf("the snapshot is restored: %v", err)
+	}
+	if err := state.New().Restore(bytes.NewReader(state.Sealed(records))); err != nil {
+		t.Errorf("the whole snapshot is refused: %v", err)
 	}
 }
 
