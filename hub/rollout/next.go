@@ -32,7 +32,7 @@ type DeploymentSnapshot struct {
 	// Window returns the state of a group's update windows on a node; nil: always open.
 	Window   func(fleet.NodeID, *fleet.TaskGroup) cron.WindowState
 	Versions func() []*fleet.Job   // kept versions of the job, newest first
-	Whole    func() []*fleet.Alloc // all of the job's allocations
+	Whole    func() []*fleet.Alloc // all of the job's allocations: read once, and only if asked for
 	Alloc    func(fleet.AllocID) (*fleet.Alloc, bool)
 	NewEval  func() fleet.EvalID
 }

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -191,13 +192,7 @@ func SnapshotOf(view *state.View, d *fleet.Deployment, suits SuitsFunc, now time
 	}
 	p.Alloc = view.Alloc
 	p.Versions = func() []*fleet.Job { return view.JobVersions(d.Namespace, d.JobID) }
-	p.Whole = func() []*fleet.Alloc {
-		var all []*fleet.Alloc
-		for a := range view.AllocsByJob(d.Namespace, d.JobID) {
-			all = append(all, a)
-		}
-		return all
-	}
+	p.Whole = sync.OnceValue(func() []*fleet.Alloc { return slices.Collect(view.AllocsByJob(d.Namespace, d.JobID)) })
 	return p
 }
 
