@@ -73,6 +73,10 @@ func TestExcused(t *testing.T) {
 			p.applyDrain(check.Drain{Over: true})
 			p.applyRollout(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: stops(3, p.e.node, "mall")})
 		}},
+		{"one is taken down beside one whose node has just begun to take work", nil, func(p *violationHarness) {
+			p.applyEntry("node_register", &check.Effects{Described: p.e.node})
+			p.applyRollout(check.Rollout{MaxParallel: 1, MaxPerSite: 1, Turns: turns(1, "mall"), Starting: []check.Part{{Alloc: "a", Node: p.e.node, Site: "mall"}}})
+		}},
 		{"an update begins in its window", nil, func(p *violationHarness) { p.stopInWindow(4 * time.Minute) }},
 		{"an update begins in its window, and takes a while", nil, func(p *violationHarness) { p.stopInWindow(5*time.Minute + 3*time.Second) }},
 		{"a service stays whose stop waits for a window", nil, func(p *violationHarness) {

@@ -181,6 +181,8 @@ type Effects struct {
 	Jobs    []JobChange        `json:",omitempty"`
 	// Recorded are the rows that it added to allocations' histories, from Batches.
 	Recorded []Recorded `json:",omitempty"`
+	// Described is the node of which it stored a new description.
+	Described fleet.NodeID `json:",omitempty"`
 
 	Rollouts []Rollout   `json:",omitempty"` // rollouts of which a plan starts allocations
 	Advances []Advance   `json:",omitempty"` // placements of newer versions by a plan

@@ -16,7 +16,7 @@ import (
 // entry: the plan may be based on the older status.
 type rollouts struct {
 	sight    map[fleet.NodeID]time.Duration  // when its status last changed between ready and another one
-	drained  map[fleet.NodeID]time.Duration  // when its last drain ended
+	reopened map[fleet.NodeID]time.Duration  // when it may have begun to take work: its drain ended, or it described itself
 	returned map[fleet.NodeID]time.Duration  // when the node became ready after its last absence
 	flagged  map[fleet.AllocID]time.Duration // when an operator or a drain asked to stop it
 	newest   map[fleet.JobID]registered
@@ -51,7 +51,7 @@ const (
 // newRollouts returns the checker of updates and deployments.
 func newRollouts() checker {
 	t := &rollouts{
-		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, drained: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
+		sight: map[fleet.NodeID]time.Duration{}, returned: map[fleet.NodeID]time.Duration{}, reopened: map[fleet.NodeID]time.Duration{}, flagged: map[fleet.AllocID]time.Duration{},
 		newest: map[fleet.JobID]registered{}, asked: map[fleet.JobID]bool{}, running: map[fleet.DeploymentID]*rolling{},
 	}
 	return checker{state: t, entry: t.judgeRolloutEntry, hub: t.recordDeployments, request: t.recordPromotionRequest, rewind: t.forgetVersions, tick: t.judgeStuckDeployments}
@@ -105,7 +105,7 @@ func (t *rollouts) judgeRolloutEntry(s *runContext, a *Applied) {
 	}
 }
 
-// recordNodeMoves records nodes that become ready, miss their deadline or end a drain.
+// recordNodeMoves records nodes that become ready, miss their deadline, end a drain or describe themselves.
 func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	e.nodeStatuses(func(id fleet.NodeID, status fleet.NodeStatus) { t.recordNodeReturn(s, id, status) })
 	for _, m := range e.Moved {
@@ -114,21 +114,24 @@ func (t *rollouts) recordNodeMoves(s *runContext, e *Effects) {
 	}
 	for _, d := range e.Drains {
 		if d.Over {
-			t.drained[d.Node] = s.now
+			t.reopened[d.Node] = s.now
 		}
+	}
+	if e.Described != "" {
+		t.reopened[e.Described] = s.now
 	}
 }
 
 // tookNoWork reports whether a turn may be no part of the rollout: an update stops allocations at once on a node that
-// takes no work, and the node's drain may have ended after the plan was made.
+// takes no work, and the node may have begun to take work after the plan was made.
 func (t *rollouts) tookNoWork(s *runContext, turn Turn) bool {
-	return turn.Alloc == "" && t.endedDrainLately(s, turn.Node)
+	return turn.Alloc == "" && t.reopenedLately(s, turn.Node)
 }
 
-// endedDrainLately reports whether a drain of a node has ended within the last inFlight.
-func (t *rollouts) endedDrainLately(s *runContext, id fleet.NodeID) bool {
-	over, drained := t.drained[id]
-	return drained && s.now-over < inFlight
+// reopenedLately reports whether a node may have begun to take work within the last inFlight.
+func (t *rollouts) reopenedLately(s *runContext, id fleet.NodeID) bool {
+	at, reopened := t.reopened[id]
+	return reopened && s.now-at < inFlight
 }
 
 // recordNodeReturn records the status of a node with a session. It counts as a change unless the node stays ready.
@@ -167,12 +170,12 @@ func (t *rollouts) recordJobVersion(s *runContext, j JobChange) {
 }
 
 // startingAllocCount counts the allocations of a rollout, or of one site ("": all), that earlier plans started
-// and that are not known to be healthy. Canaries and nodes that changed lately, by the end of a drain too, do not
+// and that are not known to be healthy. Canaries, and nodes that changed or began to take work lately, do not
 // count. A lost one counts only for its site.
 func (t *rollouts) startingAllocCount(s *runContext, r *Rollout, site string) (n int) {
 	for _, p := range r.Starting {
 		counts := site == "" && !p.Lost || site != "" && site == p.Site
-		if counts && !p.Canary && !t.hasChangedLately(s, p.Node) && !t.endedDrainLately(s, p.Node) {
+		if counts && !p.Canary && !t.hasChangedLately(s, p.Node) && !t.reopenedLately(s, p.Node) {
 			n++
 		}
 	}

@@ -44,6 +44,10 @@ func effectsOf(a consensus.Applied) *check.Effects {
 		e.Opened = openedSession(c, a)
 	case state.NodeStatus:
 		e.Moved = movedNodes(c, a)
+	case state.NodeRegister:
+		if a.Result.Err == nil {
+			e.Described = c.Node.ID
+		}
 	case state.AllocUpdates:
 		e.Batches = rowBatches(c, a.Result)
 		e.Recorded = recordedRows(e.Batches, a)
