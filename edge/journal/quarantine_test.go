@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -134,6 +135,26 @@ func TestAlteredRowBehindAHole(t *testing.T) {
 	mustAlter(t, path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 12")
 	j := mustOpen(t, m.journalConfig(path))
 	if q := mustQuarantine(t, j); q.Lost != 2 || q.Salvaged != 18 {
+		t.Fatalf("quarantined: %+v", q)
+	}
+	mustReadAll(t, j)
+}
+
+// TestDamagedFreePages: no row is on such a page, and the next ones to be written would be.
+func TestDamagedFreePages(t *testing.T) {
+	m, path := newMachine(), dbPath(t)
+	mustFill(t, m.journalConfig(path), 20, 5)
+	mustAlter(t, path, "CREATE TABLE junk AS SELECT zeroblob(100000)")
+	mustAlter(t, path, "DROP TABLE junk")
+	b := mustRead(t, path)
+	size, first := int(binary.BigEndian.Uint16(b[16:])), int(binary.BigEndian.Uint32(b[32:]))
+	if first == 0 {
+		t.Fatal("the database has no free page")
+	}
+	binary.BigEndian.PutUint32(b[(first-1)*size+4:], 1<<30) // how many further free pages the first one lists
+	mustWrite(t, path, b)
+	j := mustOpen(t, m.journalConfig(path))
+	if q := mustQuarantine(t, j); q.Lost != 0 || q.Salvaged != 20 {
 		t.Fatalf("quarantined: %+v", q)
 	}
 	mustReadAll(t, j)
