@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"time"
 
 	"skerry/fleet"
@@ -114,20 +113,14 @@ func checkAndLoad(db *database) (durableState, error) {
 	return mem, db.loadRows(&mem)
 }
 
-// checkPages runs SQLite's check of a database's structure.
+// checkPages runs SQLite's check of a database's structure. The first row of its result is "ok" only if there is no other.
 func (d *database) checkPages() error {
-	var found []string
-	err := d.forEachResult("PRAGMA quick_check(10)", nil, func(rows *sql.Rows) (bool, error) {
-		var line string
-		err := rows.Scan(&line)
-		found = append(found, line)
-		return true, err
-	})
-	if err != nil {
+	var found string
+	if err := d.queryRow("PRAGMA quick_check(10)").Scan(&found); err != nil {
 		return err
 	}
-	if len(found) != 1 || found[0] != "ok" {
-		return damaged("%s", strings.Join(found, "; "))
+	if found != "ok" {
+		return damaged("%s", found)
 	}
 	return nil
 }
