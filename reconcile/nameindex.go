@@ -19,8 +19,8 @@ type nameIndexAllocs struct {
 	current       *member   // the allocation that counts; nil: none
 	duplicates    []*member // could be the current allocation, and are to stop
 	currentReason string    // why current was chosen; "": there was no choice
-	// maybeStillRunning is a lost allocation that is not replaced yet and that its edge may still run;
-	// nil: none.
+	// maybeStillRunning is a lost allocation, or an unknown one that was told to stop, that is not replaced
+	// yet and that its edge may still run; nil: none.
 	maybeStillRunning *member
 	surplusReason     string // why the group does not need the name index; "": it does
 }
@@ -126,9 +126,14 @@ func (d *decision) findCurrentAlloc(s *nameIndexAllocs) {
 	s.members = slices.DeleteFunc(s.members, loses)
 	last := s.newestMatching(func(*member) bool { return true })
 	if last != nil && last.kind == kindEnded && last.rules.Hold > 0 && last.a.NextAllocation == "" &&
-		(last.a.ClientStatus == fleet.ClientLost || d.isStopUnconfirmed(last)) {
+		(isLostOrUnknown(last) || d.isStopUnconfirmed(last)) {
 		s.maybeStillRunning = last
 	}
+}
+
+// isLostOrUnknown reports whether the client status of an allocation is lost or unknown.
+func isLostOrUnknown(m *member) bool {
+	return m.a.ClientStatus == fleet.ClientLost || m.a.ClientStatus == fleet.ClientUnknown
 }
 
 // reconcileNameIndex decides for all allocations of a name index.
@@ -239,7 +244,7 @@ func (d *decision) replaceLostOrStopped(s *nameIndexAllocs, g *fleet.TaskGroup, 
 	}
 	p.AvoidNode = m.a.NodeID
 	since := d.in.Now
-	if m.a.ClientStatus == fleet.ClientLost || m.a.ClientStatus == fleet.ClientUnknown {
+	if isLostOrUnknown(m) {
 		since = m.awaySince()
 	}
 	if until := since.Add(m.rules.Hold); until.After(d.in.Now) {
