@@ -242,6 +242,9 @@ func (t *tx) updatePlannedAlloc(p *fleet.Alloc, c Plan) {
 		}
 		n := nodeTable.currentRow(t, idKey(a.NodeID))
 		applyPlannedStatus(&a.Alloc, p, n != nil && n.Status == fleet.NodeReady)
+		if n != nil && t.isStoppingOutOfReach(&a.Alloc, n) {
+			a.ClientStatus = fleet.ClientUnknown // the node went away after the plan was made
+		}
 		t.recordPlanDecision(a, &before, p.DesiredDescription, c.Now)
 	})
 }

@@ -166,9 +166,7 @@ func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 	of := said
 	of.Event = "node " + said.Event
 	t.addAllocHistory(n, &of)
-	if status == fleet.NodeDisconnected {
-		t.markStoppingUnknown(n, m.Reason, w.now)
-	}
+	t.markStoppingUnknown(n, m.Reason, w.now)
 	for _, id := range t.allocsOn(n.ID) {
 		if a := t.currentAlloc(id); t.needsEvaluation(&a.Alloc, since) {
 			w.requestEval(a.Namespace, a.JobID, fleet.TriggerNodeUpdate, &n.Node)
@@ -177,16 +175,13 @@ func (t *tx) handleMissedHeartbeat(m NodeMissed, w *pendingEvals) bool {
 	return true
 }
 
-// markStoppingUnknown makes allocations of a disconnected node unknown that were told to stop: no
-// evaluation decides on them, and nobody knows whether they have stopped. In a node pool with Nomad's
-// rules they stay as they are.
+// markStoppingUnknown makes allocations of a disconnected or down node unknown that were told to stop:
+// nobody knows whether they have stopped. In a node pool with Nomad's rules they stay as they are, and an
+// evaluation makes those of a down node lost.
 func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
-	if p := t.poolOf(n.NodePool); p != nil && p.DefaultDisconnect == fleet.DisconnectNomad {
-		return
-	}
 	for _, id := range t.allocsOn(n.ID) {
 		a := t.currentAlloc(id)
-		if !a.ServerTerminal() || a.ClientTerminal() || a.ClientStatus == fleet.ClientUnknown {
+		if a.ClientStatus == fleet.ClientUnknown || !t.isStoppingOutOfReach(&a.Alloc, n) {
 			continue
 		}
 		t.changeAlloc(id, now, func(a *allocRow) {
@@ -194,6 +189,16 @@ func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 			a.history.appendEntries(t.newAllocHubEvent(a, fleet.ClientUnknown, why, now))
 		})
 	}
+}
+
+// isStoppingOutOfReach reports whether an allocation was told to stop, has not confirmed that, and is
+// unknown until its node returns: n is away, and its node pool does not have Nomad's rules.
+func (t *tx) isStoppingOutOfReach(a *fleet.Alloc, n *nodeRow) bool {
+	if !isAway(n.Status) || !a.ServerTerminal() || a.ClientTerminal() {
+		return false
+	}
+	p := t.poolOf(n.NodePool)
+	return p == nil || p.DefaultDisconnect != fleet.DisconnectNomad
 }
 
 // lastContact returns when the node was last in contact: heard, but not before its last change of status,

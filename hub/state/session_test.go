@@ -242,54 +242,6 @@ func TestNodeStatus(t *testing.T) {
 	}
 }
 
-// An allocation that was told to stop and has not said that it did becomes unknown with its node, also where no
-// evaluation looks at its job any more. It has its reported status again when the node is back. Nomad's rules leave it
-// as it is.
-func TestStoppingAllocsOfANodeThatIsAway(t *testing.T) {
-	for name, c := range map[string]struct {
-		jobType, pool string
-		away          string
-	}{
-		"service":             {fleet.JobTypeService, "", fleet.ClientUnknown},
-		"system":              {fleet.JobTypeSystem, "", fleet.ClientUnknown},
-		"sysbatch":            {fleet.JobTypeSysBatch, "", fleet.ClientUnknown},
-		"under Nomad's rules": {fleet.JobTypeService, fleet.DisconnectNomad, fleet.ClientRunning},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newTestHarness(t)
-			w.mustApply(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, DefaultDisconnect: c.pool}})
-			id := w.addReadyNode("n1")
-			shop, till := job("shop", c.jobType, 3), job("till", fleet.JobTypeService, 1)
-			till.TaskGroups[0].Disconnect = &fleet.Disconnect{LostAfter: ptr(time.Hour)} // waits under any rules
-			w.registerJob(shop)
-			w.registerJob(till)
-			ids := w.placeAllocs("shop", id, 3)
-			stays := w.placeAllocs("till", id, 1)
-			w.reportStatus(id, fleet.ClientRunning, append(ids, stays...)...)
-			for _, a := range ids {
-				stopped := *w.getAlloc(a)
-				stopped.DesiredStatus, stopped.DesiredDescription = fleet.DesiredStop, "not wanted"
-				w.updateAllocs(stopped)
-			}
-			w.reportStatus(id, fleet.ClientComplete, ids[2])
-			w.missHeartbeats(id)
-			if n := w.getNode(id); n.Status != fleet.NodeDisconnected {
-				t.Fatalf("the node is %s", n.Status)
-			}
-			w.wantStatus(ids[0], c.away, fleet.ClientRunning)
-			w.wantStatus(ids[1], c.away, fleet.ClientRunning)
-			w.wantStatus(ids[2], fleet.ClientComplete, fleet.ClientComplete)
-			w.wantStatus(stays[0], fleet.ClientRunning, fleet.ClientRunning) // the evaluation's to decide
-			w.moveClockForward(time.Minute)
-			w.appendJournalRows(id, statusTransition(ids[0], fleet.ClientComplete))
-			w.openNextSession(id)
-			w.applyRowBatches(w.unappliedBatch(id))
-			w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
-			w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
-		})
-	}
-}
-
 // Each job that has something to decide gets one evaluation, however many nodes miss their deadline in one entry
 // (A20).
 func TestNodeStatusEvals(t *testing.T) {
