@@ -248,13 +248,13 @@ func (t *tx) needsEvaluation(a *fleet.Alloc, since fleet.Index) bool {
 	if a.Job != nil {
 		jobType = a.Job.Type
 	}
-	row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID))
 	switch {
 	case jobType == fleet.JobTypeSysBatch:
-		return row != nil && !row.job.Stop && !a.ClientTerminal()
-	case jobType == fleet.JobTypeSystem:
+		return !a.ClientTerminal()
+	case jobType == fleet.JobTypeSystem && a.ClientTerminal():
 		// A stopped allocation that is not replaced yet is deferred with its node.
-		return row != nil && !row.job.Stop && (!a.NoLongerWanted() || !a.ClientTerminal() || a.NextAllocation == "")
+		row := jobTable.currentRow(t, jobKeyOf(a.Namespace, a.JobID))
+		return row != nil && !row.job.Stop && (!a.NoLongerWanted() || a.NextAllocation == "")
 	case jobType == fleet.JobTypeBatch && a.ClientTerminal():
 		return !a.NoLongerWanted() && (a.NeedsToReconnect() || a.ModifyIndex > since)
 	}

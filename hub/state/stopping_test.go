@@ -11,11 +11,11 @@ import (
 
 // An allocation that was told to stop and has not said that it did becomes unknown when its node is disconnected or
 // down. It has its reported status again when the node is back. Nomad's rules leave it as it is, for an evaluation to
-// decide.
+// decide. A job that was stopped or purged is no exception.
 func TestStoppingAllocsOfANodeThatIsAway(t *testing.T) {
 	for _, jobType := range []string{fleet.JobTypeService, fleet.JobTypeBatch, fleet.JobTypeSystem, fleet.JobTypeSysBatch} {
 		for _, pool := range []string{fleet.DisconnectKeep, fleet.DisconnectNomad} {
-			for _, end := range []string{"updated"} {
+			for _, end := range []string{"updated", "stopped", "purged"} {
 				for _, away := range []fleet.NodeStatus{fleet.NodeDisconnected, fleet.NodeDown} {
 					t.Run(fmt.Sprintf("%s, pool %s, %s, %s", jobType, pool, end, away), func(t *testing.T) {
 						checkStoppingAllocs(t, jobType, pool, end, away)
@@ -65,6 +65,29 @@ func checkStoppingAllocs(t *testing.T, jobType, pool, end string, away fleet.Nod
 	w.applyRowBatches(w.unappliedBatch(id))
 	w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
 	w.wantStatus(ids[1], fleet.ClientRunning, fleet.ClientRunning)
+}
+
+// A node with a job's allocations waits as disconnected for another allocation, and is down when that is lost: the
+// job is evaluated again, also if it was stopped.
+func TestStoppingAllocsWhenNothingWaitsAnyMore(t *testing.T) {
+	w := newTestHarness(t)
+	w.mustApply(state.Pool{Pool: fleet.Pool{Name: fleet.DefaultPool, DefaultDisconnect: fleet.DisconnectNomad}})
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeSystem, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	w.reportStatus(id, fleet.ClientRunning, ids...)
+	kept := w.addKeptAlloc(id)
+	w.mustApply(state.JobDeregister{Namespace: fleet.DefaultNamespace, ID: "shop", Now: w.nowNanos()})
+	w.stopAllocs(ids...)
+	w.missHeartbeats(id)
+	w.markAllocsUnknown(kept)
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop"), Now: w.nowNanos()})
+	w.moveClockForward(time.Hour)
+	w.missHeartbeats(id)
+	if n := w.getNode(id); n.Status != fleet.NodeDown {
+		t.Fatalf("the node is %s", n.Status)
+	}
+	w.wantEvals("shop", fleet.TriggerNodeUpdate)
 }
 
 // A plan that was made before a node went away stops an allocation there: it is unknown at once, except under Nomad's
