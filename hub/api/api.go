@@ -61,8 +61,8 @@ type Cluster interface {
 	// Restore replaces the state of all hubs by a snapshot of size bytes with the SHA-256 digest sum, and returns
 	// the index of the log entry that did so. Applying that entry repeats the checks of state.View.TryRestore.
 	Restore(ctx context.Context, snapshot io.ReadSeeker, size int64, sum []byte) (fleet.Index, error)
-	// LastContact asks the leader when it last heard of each node. Nodes that it has not heard of since it leads are
-	// left out.
+	// LastContact asks the leader when it last heard of each node. Nodes that it has not heard of since it leads, nor
+	// before in a session of its own, are left out.
 	LastContact(ctx context.Context) (map[fleet.NodeID]time.Time, error)
 	// Self names this hub. Requests call it, so that it must be cheap.
 	Self() Self

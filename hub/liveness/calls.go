@@ -37,7 +37,8 @@ func (l *Liveness) recordForwarded(_ context.Context, heartbeats []Heartbeat) (s
 }
 
 // LastContact returns when the leader received the last heartbeat of each node. It asks the leader if this
-// hub does not lead. Nodes without a heartbeat since the leader's election are missing.
+// hub does not lead. Nodes without a heartbeat since the leader's election are missing, unless their session
+// was the leader's own before that.
 func (l *Liveness) LastContact(ctx context.Context, p *rpc.Peers) (map[fleet.NodeID]time.Time, error) {
 	if heard, ok := l.LastHeard(); ok {
 		return heard, nil

@@ -2,6 +2,7 @@ package liveness
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -56,6 +57,9 @@ func (l *Liveness) restartDeadlines(now time.Time) {
 	view := l.cfg.State.View()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if !l.leading {
+		l.forgetForwardedLocked(view)
+	}
 	l.leading, l.leadingSince = true, now
 	clear(l.outbox)
 	longest := l.longestTTL
@@ -71,13 +75,32 @@ func (l *Liveness) restartDeadlines(now time.Time) {
 	l.cfg.Log.Info("deadlines restarted", "nodes", len(l.deadlines.byNode), "until", longest+l.cfg.Policy.Grace)
 }
 
-// stopLeading drops all deadlines, heartbeats and leases.
+// forgetForwardedLocked drops the heartbeats of sessions that are not this hub's: others may have been
+// received since then, by another leader. The caller holds mu.
+func (l *Liveness) forgetForwardedLocked(view *state.View) {
+	maps.DeleteFunc(l.heard, func(id fleet.NodeID, c contact) bool {
+		n, ok := view.Node(id)
+		return !ok || n.Hub != l.cfg.Hub || n.Epoch != c.epoch
+	})
+}
+
+// lastContactLocked returns when the node of a deadline was last in contact, at the latest: when this hub
+// became the leader if it received no heartbeat since then, nor an earlier one in that session. The caller
+// holds mu.
+func (l *Liveness) lastContactLocked(d deadline) time.Time {
+	c, ok := l.heard[d.node]
+	if !ok || c.epoch != d.epoch && c.at.Before(l.leadingSince) {
+		return l.leadingSince
+	}
+	return c.at
+}
+
+// stopLeading drops all deadlines and leases.
 func (l *Liveness) stopLeading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leading = false
 	l.deadlines = newDeadlines()
-	clear(l.heard)
 	clear(l.leases)
 }
 
@@ -112,10 +135,7 @@ func (l *Liveness) expireDeadlines(ctx context.Context, now time.Time) {
 	})
 	missed := make([]state.NodeMissed, len(over))
 	for i, d := range over {
-		heard, ok := l.heard[d.node]
-		if !ok {
-			heard = l.leadingSince // no heartbeat since this hub leads
-		}
+		heard := l.lastContactLocked(d)
 		missed[i] = state.NodeMissed{NodeID: d.node, Epoch: d.epoch, Reason: "missed its heartbeat deadline", LastHeard: heard.UnixNano()}
 		if n, ok := view.Node(d.node); ok {
 			missed[i].SessionOver = n.Epoch == d.epoch && n.Hub == l.cfg.Hub

@@ -70,3 +70,59 @@ func TestSessionOverWhereItsHubLeads(t *testing.T) {
 		})
 	}
 }
+
+// An edge falls silent before a hub becomes the leader. It is away since that hub last heard of it, if its session was
+// there; else since the election, as another hub may have heard of it until then.
+func TestLastContactBeforeAnElection(t *testing.T) {
+	for _, tc := range []struct {
+		name          string
+		hub           fleet.HubID // the new leader; the session is on hub-1
+		led           bool        // it led when it received the heartbeat
+		reconnected   bool        // another session was opened after the heartbeat
+		reconnects    bool        // another session is opened after the election, and has no heartbeat
+		sinceElection bool
+	}{
+		{name: "its own session", hub: "hub-1"},
+		{name: "its own session, led before", hub: "hub-1", led: true},
+		{name: "an earlier session of its own", hub: "hub-1", reconnected: true, sinceElection: true},
+		{name: "a session before the newest", hub: "hub-1", reconnects: true, sinceElection: true},
+		{name: "a session of another hub", hub: "hub-2", sinceElection: true},
+		{name: "a session of another hub, led before", hub: "hub-2", led: true, sinceElection: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				epoch := c.mustConnect("n", "")
+				l := liveness.New(liveness.Config{Hub: tc.hub, Policy: policy, State: c.Store, Apply: c, Hubs: func() int { return 1 }})
+				time.Sleep(2 * time.Second)
+				heard := time.Now()
+				stop := func() {}
+				if tc.led {
+					stop = runInBackground(t, l.Lead)
+					synctest.Wait()
+				}
+				l.RecordHeartbeat("n", epoch, 10*time.Second)
+				time.Sleep(3 * time.Second)
+				if tc.reconnected {
+					c.mustConnect("n", "")
+				}
+				stop()
+				time.Sleep(time.Second)
+				elected := time.Now()
+				defer runInBackground(t, l.Lead)()
+				synctest.Wait()
+				if tc.reconnects {
+					c.mustConnect("n", "")
+				}
+				time.Sleep(time.Minute)
+				want := heard
+				if tc.sinceElection {
+					want = elected
+				}
+				if n, _ := c.View().Node("n"); n.DisconnectedAt != want.UnixNano() {
+					t.Errorf("the node is %s, away since %s, want %s", n.Status, time.Unix(0, n.DisconnectedAt), want)
+				}
+			})
+		})
+	}
+}

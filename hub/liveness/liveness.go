@@ -12,7 +12,6 @@ package liveness
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"sync"
 	"time"
 
@@ -57,6 +56,12 @@ type Heartbeat struct {
 	TTL   time.Duration `cbor:"3,keyasint"`
 }
 
+// contact is a heartbeat that was received in the session of that epoch.
+type contact struct {
+	epoch fleet.Epoch
+	at    time.Time
+}
+
 // Liveness records heartbeats on one hub, and holds the deadlines while that hub leads.
 type Liveness struct {
 	cfg Config
@@ -64,7 +69,7 @@ type Liveness struct {
 	mu           sync.Mutex
 	leading      bool
 	deadlines    *deadlines
-	heard        map[fleet.NodeID]time.Time // last heartbeats, while leading
+	heard        map[fleet.NodeID]contact   // last heartbeats: while not leading, of this hub's sessions
 	outbox       map[fleet.NodeID]Heartbeat // to be forwarded, while not leading
 	leadingSince time.Time                  // when the deadlines were last restarted
 	leases       map[fleet.HubID]time.Time  // last renewals by hub, while leading
@@ -111,7 +116,7 @@ func New(cfg Config) *Liveness {
 	return &Liveness{
 		cfg:       cfg,
 		deadlines: newDeadlines(),
-		heard:     make(map[fleet.NodeID]time.Time),
+		heard:     make(map[fleet.NodeID]contact),
 		outbox:    make(map[fleet.NodeID]Heartbeat),
 		leases:    make(map[fleet.HubID]time.Time),
 		wake:      make(chan struct{}, 1),
@@ -159,8 +164,8 @@ func (l *Liveness) RecordHeartbeats(heartbeats ...Heartbeat) {
 	l.mu.Lock()
 	for _, b := range heartbeats {
 		l.longestTTL = max(l.longestTTL, b.TTL)
+		l.heard[b.Node] = contact{epoch: b.Epoch, at: now}
 		if l.leading {
-			l.heard[b.Node] = now
 			l.deadlines.setDeadline(b.Node, b.Epoch, l.cfg.Policy.Deadline(now, b.TTL))
 		} else if b.Epoch >= l.outbox[b.Node].Epoch {
 			l.outbox[b.Node] = b
@@ -183,15 +188,19 @@ func wakeChannel(c chan struct{}) {
 	}
 }
 
-// LastHeard returns the time of each node's last heartbeat since this hub leads; ok is false if it does
-// not lead.
+// LastHeard returns the time of each node's last heartbeat, since this hub leads or in a session of its
+// own; ok is false if it does not lead.
 func (l *Liveness) LastHeard() (heard map[fleet.NodeID]time.Time, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.leading {
 		return nil, false
 	}
-	return maps.Clone(l.heard), true
+	heard = make(map[fleet.NodeID]time.Time, len(l.heard))
+	for node, c := range l.heard {
+		heard[node] = c.at
+	}
+	return heard, true
 }
 
 // Run forwards queued heartbeats to the leader until ctx ends. Heartbeats that could not be forwarded are
