@@ -123,12 +123,7 @@ func TestPreemptionPlaces(t *testing.T) {
 		}
 		e := c.registerAndSchedule(job(1, existingJob{id: "c", priority: 100, cpu: 900, mem: 1700}.applyToJob))
 		c.schedulePendingEvals()
-		var evicted []*fleet.Alloc
-		for a := range c.store.View().Allocs("*", "") {
-			if a.DesiredStatus == fleet.DesiredEvict {
-				evicted = append(evicted, a)
-			}
-		}
+		evicted := c.evictedAllocs()
 		if len(evicted) != 2 {
 			t.Fatalf("%d evicted", len(evicted))
 		}
@@ -146,20 +141,7 @@ func TestPreemptionPlaces(t *testing.T) {
 		if done.Status != fleet.EvalComplete || c.countByNodeValue(dcOf)["dc1"] != 1 {
 			t.Errorf("%+v, placed %v", done, c.countByNodeValue(dcOf))
 		}
-		// Who was evicted and who has come in its stead name each other.
-		var preemptor *fleet.Alloc
-		for a := range c.store.View().AllocsByJob(fleet.DefaultNamespace, "c") {
-			preemptor = a
-		}
-		for _, a := range evicted {
-			now, _ := c.store.View().Alloc(a.ID)
-			if a.PreemptedByAllocation != "" || now.PreemptedByAllocation != preemptor.ID || !slices.Contains(preemptor.PreemptedAllocations, a.ID) {
-				t.Errorf("%s was evicted by %q, before it was there %q; that evicted %v", a.JobID, now.PreemptedByAllocation, a.PreemptedByAllocation, preemptor.PreemptedAllocations)
-			}
-		}
-		if len(preemptor.PreemptedAllocations) != 2 {
-			t.Errorf("it evicted %v", preemptor.PreemptedAllocations)
-		}
+		c.checkPreemptor("c", evicted)
 		for _, id := range []fleet.JobID{"a", "b"} {
 			waits := false
 			for e := range c.store.View().EvalsByJob(fleet.DefaultNamespace, id) {
@@ -177,12 +159,17 @@ func TestPreemptionPlaces(t *testing.T) {
 		running := slices.Collect(c.store.View().Allocs("*", ""))[0]
 		c.reportAllocStatus(running, fleet.ClientRunning)
 		e := c.registerAndSchedule(job(1, asSystemJob, existingJob{id: "web", priority: 100, cpu: 600, mem: 256}.applyToJob))
+		evicted := c.evictedAllocs()
 		c.reportAllocStatus(running, fleet.ClientComplete)
 		c.unblockEval(e.BlockedEval)
 		done := c.scheduleEval(e.BlockedEval)
 		if len(c.nonTerminalAllocs()) != 1 || done.QueuedAllocations["web"] != 0 {
 			t.Errorf("%+v", done)
 		}
+		if len(evicted) != 1 || evicted[0].ID != running.ID {
+			t.Errorf("evicted %v", evicted)
+		}
+		c.checkPreemptor("web", evicted)
 	})
 	t.Run("B94", func(t *testing.T) {
 		c := newCluster(t)
@@ -190,16 +177,17 @@ func TestPreemptionPlaces(t *testing.T) {
 		for i, priority := range []int{20, 20, 40, 100} {
 			c.registerAndSchedule(job(1, existingJob{id: fmt.Sprint("b", i), priority: priority, cpu: 1000, mem: 100}.applyToJob))
 		}
-		c.registerAndSchedule(job(1, asSystemJob, existingJob{id: "web", priority: 100, cpu: 3000, mem: 256}.applyToJob))
-		evicted := map[string]bool{}
-		for a := range c.store.View().Allocs("*", "") {
-			if a.DesiredStatus == fleet.DesiredEvict {
-				evicted[string(a.JobID)] = true
-			}
-		}
-		if len(evicted) != 3 || evicted["b3"] {
+		e := c.registerAndSchedule(job(1, asSystemJob, existingJob{id: "web", priority: 100, cpu: 3000, mem: 256}.applyToJob))
+		evicted := c.evictedAllocs()
+		if len(evicted) != 3 || slices.ContainsFunc(evicted, func(a *fleet.Alloc) bool { return a.JobID == "b3" }) {
 			t.Errorf("evicted %v", evicted)
 		}
+		for _, a := range evicted {
+			c.reportAllocStatus(a, fleet.ClientComplete)
+		}
+		c.unblockEval(e.BlockedEval)
+		c.scheduleEval(e.BlockedEval)
+		c.checkPreemptor("web", evicted)
 	})
 	t.Run("switched off", func(t *testing.T) {
 		c := newCluster(t)
@@ -212,6 +200,33 @@ func TestPreemptionPlaces(t *testing.T) {
 			}
 		}
 	})
+}
+
+// evictedAllocs lists the allocations that are evicted.
+func (c *cluster) evictedAllocs() []*fleet.Alloc {
+	var out []*fleet.Alloc
+	for a := range c.store.View().Allocs("*", "") {
+		if a.DesiredStatus == fleet.DesiredEvict {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// checkPreemptor checks that the one allocation of a job, and those that were evicted for it, name each other.
+// evicted is from the time when the allocation was not placed yet.
+func (c *cluster) checkPreemptor(job fleet.JobID, evicted []*fleet.Alloc) {
+	c.tb.Helper()
+	placed := slices.Collect(c.store.View().AllocsByJob(fleet.DefaultNamespace, job))
+	if len(placed) != 1 || len(placed[0].PreemptedAllocations) != len(evicted) {
+		c.tb.Fatalf("job %s has %d allocations, for which %d were evicted: %+v", job, len(placed), len(evicted), placed)
+	}
+	for _, a := range evicted {
+		now, _ := c.store.View().Alloc(a.ID)
+		if a.PreemptedByAllocation != "" || now.PreemptedByAllocation != placed[0].ID || !slices.Contains(placed[0].PreemptedAllocations, a.ID) {
+			c.tb.Errorf("%s was evicted by %q, before it was there by %q; that evicted %v", a.JobID, now.PreemptedByAllocation, a.PreemptedByAllocation, placed[0].PreemptedAllocations)
+		}
+	}
 }
 
 // B145, B91: of two that would do, the one whose job has lost none yet.
