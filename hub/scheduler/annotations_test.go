@@ -5,6 +5,7 @@ import (
 
 	"skerry/fleet"
 	"skerry/hub/scheduler"
+	"skerry/hub/state"
 	"skerry/reconcile"
 )
 
@@ -35,6 +36,35 @@ func TestAnEvaluationNamesTheRolloutThatFollows(t *testing.T) {
 	if again.DeploymentID != d.ID || again.PlanAnnotations.DesiredTGUpdates["web"].Ignore != 2 {
 		t.Errorf("registered as it is: deployment %q, %+v", again.DeploymentID, again.PlanAnnotations)
 	}
+}
+
+// TestAnEvaluationNamesTheRolloutOfAnyRequest does the same for the other requests for which the CLI waits: a changed
+// count and an older version begin a rollout, a stop of an allocation goes on with the newest.
+func TestAnEvaluationNamesTheRolloutOfAnyRequest(t *testing.T) {
+	c := newCluster(t)
+	c.addReadyNodes(3)
+	rolls := func(j *fleet.Job) { j.TaskGroups[0].Update = fleet.DefaultUpdate(fleet.JobTypeService) }
+	changed := func(j *fleet.Job) { j.TaskGroups[0].Tasks[0].Env = map[string]string{"A": "b"} }
+	c.registerAndSchedule(job(2, rolls))
+	c.registerAndSchedule(job(2, rolls, changed))
+	newest := c.store.View().LatestDeployment(fleet.DefaultNamespace, "web")
+	seen := map[fleet.DeploymentID]bool{newest.ID: true}
+	c.mustApplyCommand(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: newest.ID, Status: fleet.DeploymentSuccessful}, Now: c.now.UnixNano()})
+	check := func(what string, e *fleet.Evaluation, begins bool) {
+		t.Helper()
+		d := c.store.View().LatestDeployment(fleet.DefaultNamespace, "web")
+		if e.DeploymentID != d.ID || seen[d.ID] == begins {
+			t.Errorf("%s: the evaluation names deployment %q; the newest is %q of version %d, begun before: %t", what, e.DeploymentID, d.ID, d.JobVersion, seen[d.ID])
+		}
+		seen[d.ID] = true
+	}
+	three := 3
+	scaling := &fleet.Evaluation{ID: fleet.EvalID(c.newID()), TriggeredBy: fleet.TriggerScaling, Status: fleet.EvalPending}
+	c.mustApplyCommand(state.JobScale{Namespace: fleet.DefaultNamespace, ID: "web", Group: "web", Count: &three, Eval: scaling, Now: c.now.UnixNano()})
+	check("scaled", c.scheduleEval(scaling.ID), true)
+	check("reverted", c.registerAndSchedule(job(2, rolls)), true)
+	stops := c.mustApplyCommand(state.AllocStop{Allocs: []fleet.AllocID{c.nonTerminalAllocs()[0].ID}, EvalSeed: c.newID(), Now: c.now.UnixNano()})
+	check("an allocation is stopped", c.scheduleEval(stops.Eval), false)
 }
 
 func TestAFailedPlacementSaysWhatItAsksFor(t *testing.T) {
