@@ -81,9 +81,6 @@ func openRequest(ctx context.Context, conn *transport.Conn, req syncproto.Reques
 	if err != nil {
 		return nil, fmt.Errorf("ask for %s: %w", req.Kind, err)
 	}
-	if req.Kind == syncproto.RequestTakeData {
-		stream.Bulk()
-	}
 	o := &output{stream: stream, stop: context.AfterFunc(ctx, stream.Abort)}
 	if o.Reader, err = sendRequest(stream, req); err != nil {
 		return nil, errors.Join(err, o.Close())
