@@ -143,13 +143,17 @@ func mustCounting(t testing.TB, allocs ...fleet.AllocID) (dir, starts string) {
 	t.Helper()
 	dir = mustEnrolled(t)
 	starts = filepath.Join(dir, "starts")
-	job := &fleet.Job{ID: "count", Name: "count", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{
-		Name: "g",
-		Tasks: []fleet.Task{{
-			Name: "t", Driver: rawexec.Name, KillTimeout: 5 * time.Second,
-			Config: map[string]any{"command": "/bin/sh", "args": []any{"-c", `echo "$NOMAD_ALLOC_ID" >> ` + starts + `; exec sleep 600`}},
-		}},
-	}}}
+	mustWant(t, dir, fleet.Task{
+		Name: "t", Driver: rawexec.Name, KillTimeout: 5 * time.Second,
+		Config: map[string]any{"command": "/bin/sh", "args": []any{"-c", `echo "$NOMAD_ALLOC_ID" >> ` + starts + `; exec sleep 600`}},
+	}, allocs...)
+	return dir, starts
+}
+
+// mustWant delivers allocations with one task to the journal of a data directory.
+func mustWant(t testing.TB, dir string, task fleet.Task, allocs ...fleet.AllocID) {
+	t.Helper()
+	job := &fleet.Job{ID: "count", Name: "count", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "g", Tasks: []fleet.Task{task}}}}
 	body, err := syncproto.EncodeJob(job)
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +169,6 @@ func mustCounting(t testing.TB, allocs ...fleet.AllocID) (dir, starts string) {
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return dir, starts
 }
 
 func mustJournal(t testing.TB, dir string) *journal.Journal {
