@@ -267,12 +267,17 @@ func TestPeersAndGroups(t *testing.T) {
 	if err != nil {
 		t.Skipf("this user's group has no name: %v", err)
 	}
-	if err := local.Share(path, group.Name); err != nil {
-		t.Fatal(err)
-	}
-	for at, want := range map[string]os.FileMode{path: 0o660, filepath.Dir(path): 0o710} {
-		if info, err := os.Stat(at); err != nil || info.Mode().Perm() != want {
-			t.Errorf("%s: %v, %v, want %v", at, info.Mode(), err, want)
+	for before, after := range map[os.FileMode]os.FileMode{0o700: 0o710, 0o750: 0o710, 0o711: 0o711} { // tasks of other users pass through 0711
+		if err := os.Chmod(filepath.Dir(path), before); err != nil {
+			t.Fatal(err)
+		}
+		if err := local.Share(path, group.Name); err != nil {
+			t.Fatal(err)
+		}
+		for at, want := range map[string]os.FileMode{path: 0o660, filepath.Dir(path): after} {
+			if info, err := os.Stat(at); err != nil || info.Mode().Perm() != want {
+				t.Errorf("%s: %v, %v, want %v", at, info.Mode(), err, want)
+			}
 		}
 	}
 	if err := local.Share(path, "no such group"); fleet.CodeOf(err) != fleet.CodeInvalid {
