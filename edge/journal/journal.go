@@ -35,7 +35,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -114,7 +113,7 @@ type Journal struct {
 	// Owned by the writer:
 	db            *database
 	highWaterFile *os.File
-	files         [2]fs.FileInfo // the database and its log when last checked; nil: missing
+	files         databaseFiles // after SQLite's last write
 
 	mu                 sync.Mutex
 	durable            durableState  // replaced after each commit
@@ -173,7 +172,7 @@ func (j *Journal) loadJournal() error {
 	if j.contact.acknowledged < mem.head.First-1 {
 		j.contact.acknowledged = mem.head.First - 1
 	}
-	j.files = statFiles(j.cfg.Path)
+	j.files = readDatabaseFiles(j.cfg.Path)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -14,55 +15,79 @@ import (
 )
 
 // An open journal keeps working when its database file is deleted, and loses everything when it is closed. A file
-// that was cut short works until SQLite reads a missing page. Therefore the writer checks the files.
+// that was cut short works until SQLite reads a missing page, and a log that was cut short gets its old size with the
+// next commit. Therefore the writer checks the files before each transaction, and also every 30 seconds.
 
-// statFiles returns the file information of the database at path and of its log; nil for a file that cannot be
-// read.
-func statFiles(path string) (files [2]fs.FileInfo) {
+// databaseFiles is what the writer knows of the database's file and of its log, since it wrote to them itself.
+type databaseFiles struct {
+	info   [2]fs.FileInfo // nil: missing
+	header []byte         // of the log; SQLite replaces it when it begins the log anew; nil: the log is empty
+}
+
+const (
+	walHeaderSize = 32
+	walMagic      = "\x37\x7f\x06" // and 0x82 or 0x83
+)
+
+// readDatabaseFiles returns what is known of the database at path and of its log. It does not open the database:
+// closing it would release SQLite's lock.
+func readDatabaseFiles(path string) (files databaseFiles) {
 	for i, suffix := range []string{"", suffixWAL} {
 		if info, err := os.Stat(path + suffix); err == nil {
-			files[i] = info
+			files.info[i] = info
 		}
+	}
+	f, err := os.Open(path + suffixWAL)
+	if err != nil {
+		return files
+	}
+	defer f.Close()
+	header := make([]byte, walHeaderSize)
+	if _, err := io.ReadFull(f, header); err == nil {
+		files.header = header
 	}
 	return files
 }
 
-// fileDamage compares two results of statFiles and returns how a file of the open journal was changed from
-// outside; "" if none was. SQLite itself never shortens or replaces them.
-func fileDamage(was, now [2]fs.FileInfo) string {
+// fileDamage compares the files now with what they were after SQLite's last write, and returns how a file of the open
+// journal was changed from outside; "" if none was.
+func fileDamage(was, now databaseFiles) string {
 	for i, what := range []string{"the database", "the database's log"} {
+		was, now := was.info[i], now.info[i]
 		switch {
-		case was[i] == nil:
-		case now[i] == nil:
+		case was == nil:
+		case now == nil:
 			return what + " was deleted under the running agent"
-		case !os.SameFile(was[i], now[i]):
+		case !os.SameFile(was, now):
 			return what + " was replaced by another file under the running agent"
-		case now[i].Size() < was[i].Size():
-			return fmt.Sprintf("%s was cut short from %d to %d bytes under the running agent", what, was[i].Size(), now[i].Size())
+		case now.Size() < was.Size():
+			return fmt.Sprintf("%s was cut short from %d to %d bytes under the running agent", what, was.Size(), now.Size())
 		}
+	}
+	switch {
+	case now.header == nil:
+	case was.header != nil && !bytes.Equal(was.header, now.header),
+		!bytes.HasPrefix(now.header, []byte(walMagic)): // it was cut short while SQLite wrote to it
+		return "the database's log was overwritten under the running agent"
 	}
 	return ""
 }
 
-// rebuildIfFilesChanged rebuilds the database if its files were deleted, replaced or cut short, or if an
+// rebuildIfFilesChanged rebuilds the database if its files were deleted, replaced, cut short or overwritten, or if an
 // earlier rebuild failed. On a full disk it frees the reserve and tries again. It logs an error; the next check
 // tries again.
 func (w *writer) rebuildIfFilesChanged() {
 	j := w.j
-	now := statFiles(j.cfg.Path)
-	reason := fileDamage(j.files, now)
-	if reason == "" && w.closed {
-		reason = "the database could not be written anew before"
+	if w.damage == "" {
+		w.damage = fileDamage(j.files, readDatabaseFiles(j.cfg.Path))
 	}
-	if reason == "" {
-		j.files = now
-		w.restoreHighWaterFile()
+	if w.damage == "" {
 		return
 	}
-	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", reason)
-	err := w.rebuildDatabase(reason)
+	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", w.damage)
+	err := w.rebuildDatabase(w.damage)
 	for isFull(err) && j.cfg.FreeReserve() {
-		err = w.rebuildDatabase(reason)
+		err = w.rebuildDatabase(w.damage)
 	}
 	if err != nil {
 		j.log.Error("the journal's files could not be rebuilt: trying again", "path", j.cfg.Path, "error", err)
@@ -120,7 +145,7 @@ func (w *writer) rebuildDatabase(reason string) error {
 	if err != nil {
 		return err
 	}
-	w.closed, w.commits = false, 0
+	w.closed, w.damage, w.commits = false, "", 0
 	j.adoptDatabase(db, mem)
 	return w.recordRewrite(q, whole)
 }
@@ -238,7 +263,7 @@ func (j *Journal) adoptDatabase(db *database, mem durableState) {
 	j.appended = make(chan struct{})
 	j.mu.Unlock()
 	j.writeHighWater(highWaterMark{mem.generation, mem.head.Last})
-	j.files = statFiles(j.cfg.Path)
+	j.files = readDatabaseFiles(j.cfg.Path)
 }
 
 // recordRewrite appends a row that says why the database was rebuilt and what is lost. If whole, it also adds q

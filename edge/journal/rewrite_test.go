@@ -188,6 +188,58 @@ func TestTruncatedUnderTheAgent(t *testing.T) {
 	}
 }
 
+// A row that follows the damage at once does not hide it: SQLite would give the file its old size again.
+func TestRowAfterTruncation(t *testing.T) {
+	resize := func(suffix string, size int64) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			if err := os.Truncate(path+suffix, size); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, harm := range map[string]func(t *testing.T, path string){
+		"log":             resize("-wal", 0),
+		"log after a row": resize("-wal", 8<<10),
+		"database":        resize("", 4<<10),
+		"log overwritten": func(t *testing.T, path string) {
+			log := mustRead(t, path+"-wal")
+			log[20]++ // a part of the salt, as a copy of another log has it
+			f, err := os.OpenFile(path+"-wal", os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := f.Write(log); err != nil {
+				t.Fatal(err)
+			}
+			if err := f.Close(); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg := newMachine().journalConfig(dbPath(t))
+			cfg.Paranoid = false
+			mustFill(t, cfg, 20, 0)
+			j := mustOpen(t, cfg) // polls too late for this test
+			mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: allocID(1), ClientStatus: fleet.ClientFailed})
+			harm(t, cfg.Path)
+			mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
+			mustSay(t, j, "nothing is lost")
+			if n := len(j.Quarantined()); n != 1 {
+				t.Errorf("%d databases are set aside, want one", n)
+			}
+			mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "and on"})
+			before := j.Head()
+			mustClose(t, j)
+			next := mustOpen(t, cfg)
+			defer mustClose(t, next)
+			if got := next.Head(); got.First != 1 || got.Last < before.Last || got.Lost != "" || len(next.Quarantined()) != 1 {
+				t.Errorf("the next start finds %+v and %d databases set aside, want %+v and one", got, len(next.Quarantined()), before)
+			}
+		})
+	}
+}
+
 // The files of a journal are private, whatever the umask, also those that an earlier release left open.
 func TestFilesArePrivate(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))

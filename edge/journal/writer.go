@@ -170,6 +170,7 @@ type writer struct {
 	commits   int           // since the last checkpoint
 	idle      bool          // the last transaction wrote only the time
 	committed bool          // the last attempt is durable, whatever failed after it
+	damage    string        // how the files were changed from outside; "": they were not, or are rebuilt
 	closed    bool          // a failed rebuild has closed the database: the next check tries again
 }
 
@@ -194,13 +195,17 @@ func (w *writer) executeOps(ops []*op) {
 }
 
 // commitWithRetry runs writes in one transaction and answers each of them. On a full disk it frees the reserve
-// and tries again, until no reserve is left.
+// and tries again, until no reserve is left. Before that it rebuilds the database if its files were changed.
 func (w *writer) commitWithRetry(writes []*op) {
 	j := w.j
+	if w.damage == "" { // otherwise the next poll tries again
+		w.rebuildIfFilesChanged()
+	}
 	taken, err := w.tryCommit(writes)
 	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.FreeReserve() {
 		taken, err = w.tryCommit(taken)
 	}
+	j.files = readDatabaseFiles(j.cfg.Path) // before a caller learns that it was written
 	if isFull(err) && w.committed {
 		err = nil // the rows are durable: a caller with an error would write them again
 	}
@@ -343,6 +348,7 @@ func (w *writer) compactAndCheckpoint() {
 	err := j.cfg.Step(StepCheckpoint)
 	if err == nil {
 		err = j.db.checkpointWAL()
+		j.files.info[0] = readDatabaseFiles(j.cfg.Path).info[0] // the log is as it was
 	}
 	if err != nil {
 		j.log.Warn("journal checkpoint failed", "error", err)
@@ -358,6 +364,7 @@ func (w *writer) runPeriodicUpkeep(poll time.Duration) {
 	if w.polls++; w.polls >= fileCheckPolls {
 		w.polls = 0
 		w.rebuildIfFilesChanged()
+		w.restoreHighWaterFile()
 	}
 	if due {
 		w.runUpkeepWrite(func(b *batch) error { b.checkpointNeeded = true; return nil })
