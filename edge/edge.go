@@ -356,6 +356,7 @@ func (e *Edge) Run(ctx context.Context) error {
 	g.Go(func() error { e.removeOrphans(ctx); return nil })
 	g.Go(func() error { e.collectImages(ctx); return nil })
 	g.Go(func() error { e.dir.WatchSpace(ctx, e.reportSpace); return nil })
+	g.Go(func() error { e.endStart(ctx); return nil })
 	g.Go(func() error { e.space.Run(ctx); return nil })
 	g.Go(func() error { return e.keepLink(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"skerry/edge/diskspace"
 	"skerry/edge/local"
@@ -66,6 +67,21 @@ func (e *Edge) openSpace() (err error) {
 		return fmt.Errorf("open edge: %w", err)
 	}
 	return nil
+}
+
+// startTimeout is the time after which a start is over although some tasks do not run.
+const startTimeout = time.Minute
+
+// endStart waits until the start is over. From then on, the part of the reserve for starts is kept for the next one.
+func (e *Edge) endStart(ctx context.Context) {
+	timeout := time.NewTimer(startTimeout)
+	defer timeout.Stop()
+	select {
+	case <-e.allocs.Recovered():
+	case <-timeout.C:
+	case <-ctx.Done():
+	}
+	e.dir.EndStart()
 }
 
 // measureDisk returns the use of the disk of the data directory.

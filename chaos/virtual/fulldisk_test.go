@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"skerry/chaos/virtual"
+	"skerry/edge/local"
 	"skerry/fleet"
 	"skerry/hub/state"
 )
@@ -99,5 +100,36 @@ func TestPowerCutOnAFullDisk(t *testing.T) {
 				t.Errorf("after the loss of power the journal ends at row %d, after row %d was committed: %q", j.Last, committed, j.Lost)
 			}
 		}
+	})
+}
+
+// Another program takes all space that the agent gives up while the disk is full. After a loss of power, the tasks run
+// all the same.
+func TestStartOnADiskThatOthersFill(t *testing.T) {
+	dir := mustMemory(t)
+	synctest.Test(t, func(t *testing.T) {
+		c := mustCluster(t, dir, 1, "edge-1")
+		defer mustClose(t, c)
+		mustRun(t, c, service("till", 1))
+		e := c.Edge("edge-1")
+		running := func(s local.Status) bool {
+			return len(s.Allocs) == 1 && s.Allocs[0].ClientStatus == fleet.ClientRunning
+		}
+		mustBecome(t, e, "running", time.Minute, running)
+		e.Disk.Fill(true)
+		for range 10 * 60 {
+			e.Disk.TakeFreeSpace()
+			time.Sleep(time.Second)
+		}
+		_, before := e.Agent().SyncStatus()
+		if err := e.PowerCut(); err != nil {
+			t.Fatal(err)
+		}
+		if err := e.Boot(); err != nil {
+			t.Fatal(err)
+		}
+		mustBecome(t, e, "running again", time.Minute, func(s local.Status) bool {
+			return running(s) && s.Allocs[0].LastSeq > before.Last
+		})
 	})
 }

@@ -64,6 +64,12 @@ func (d *disk) Fill(full bool) {
 	d.full.Store(full)
 }
 
+// TakeFreeSpace uses all free space of a full disk, as another program of the machine does.
+func (d *disk) TakeFreeSpace() {
+	free, _, _ := d.Free("")
+	d.used.Add(free)
+}
+
 // Size and free space of a machine's disk, in bytes.
 const (
 	diskSize = 16 << 30

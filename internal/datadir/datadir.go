@@ -55,6 +55,7 @@ type Dir struct {
 	lock *os.File
 
 	reserve sync.Mutex // held by who changes the reserve's size
+	started bool       // guarded by reserve; see EndStart
 }
 
 // Open makes the directory (mode 0700) where it is missing, takes its lock, and

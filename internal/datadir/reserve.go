@@ -18,8 +18,10 @@ const (
 	// lowSpace is how little may be free before a piece of the reserve is given up: what
 	// ten tasks need to start again, and the journal to say so.
 	lowSpace = 1 << 20
-	// reservePieces is in how many pieces the reserve is given up.
+	// reservePieces is in how many pieces the reserve is given up; keptPieces of them are given up during a start only,
+	// because others may use the disk, too: they take what is given up while the disk is full.
 	reservePieces = 8
+	keptPieces    = reservePieces / 2
 	// reserveShare of the disk's size is the largest reserve: a small disk is not to be
 	// filled by it.
 	reserveShare = 20
@@ -56,34 +58,43 @@ func (d *Dir) Space() Space {
 	return s
 }
 
-// ReleaseReserve gives up a piece of the reserve. It reports false where nothing is left of it.
+// EndStart keeps the rest of the reserve that is for starts until the next Open.
+func (d *Dir) EndStart() {
+	d.reserve.Lock()
+	defer d.reserve.Unlock()
+	d.started = true
+}
+
+// ReleaseReserve gives up a piece of the reserve. It reports false where nothing is left of it, or, after EndStart, only
+// what is kept for starts.
 func (d *Dir) ReleaseReserve() bool {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
 	return d.releaseReservePiece(d.Space())
 }
 
-// releaseReservePiece makes the reserve file smaller by one piece; false: it is empty, or that failed. reserve is
-// locked.
+// releaseReservePiece makes the reserve file smaller by one piece; false: nothing may be given up, or that failed.
+// reserve is locked.
 func (d *Dir) releaseReservePiece(s Space) bool {
-	if s.Reserve == 0 {
+	piece, kept := max(s.Reserved/reservePieces, 1), int64(0)
+	if d.started {
+		kept = piece * keptPieces
+	}
+	if s.Reserve <= kept {
 		return false
 	}
 	// A file that gets smaller needs no new block, also on a disk that has none.
-	left := max(0, s.Reserve-max(s.Reserved/reservePieces, 1))
-	if err := os.Truncate(d.File(reserveFile), left); err != nil {
-		return false
-	}
-	return true
+	return os.Truncate(d.File(reserveFile), max(kept, s.Reserve-piece)) == nil
 }
 
-// CheckSpace gives up pieces of the reserve while the disk has hardly any room, and fills
-// it again where the disk has enough.
+// CheckSpace gives up pieces of the reserve while the disk has hardly any room, but no more at once than makes enough
+// room, and fills it again where the disk has enough.
 func (d *Dir) CheckSpace() Space {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
 	s := d.Space()
-	for s.Reserved > 0 && s.Free < lowSpace && d.releaseReservePiece(s) {
+	before := s.Reserve
+	for s.Reserved > 0 && s.Free < lowSpace && before-s.Reserve < lowSpace && d.releaseReservePiece(s) {
 		s = d.Space()
 	}
 	if missing := s.Reserved - s.Reserve; missing > 0 && s.Free > missing+2*lowSpace {

@@ -102,6 +102,38 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// A part of the reserve outlives others who take all that is given up, and each start gets some of it.
+func TestReserveIsKeptForStarts(t *testing.T) {
+	s := &smallDisk{path: t.TempDir(), full: 8 << 20}
+	s.freeBesideReserve.Store(1 << 30)
+	d := mustOpenSmall(t, s)
+	d.EndStart()
+	s.freeBesideReserve.Store(-1 << 30) // nothing stays free
+	for range 100 {
+		d.CheckSpace()
+		d.ReleaseReserve()
+	}
+	if got := d.Space(); got.Reserve != 4<<20 {
+		t.Fatalf("others leave %+v, want half of the reserve", got)
+	}
+	for kept := int64(4 << 20); kept > 0; kept -= 2 << 20 {
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		d = mustOpenSmall(t, s)
+		if got := d.Space(); got.Reserve != kept-1<<20 {
+			t.Errorf("a start with %d bytes leaves %d, want a piece given up", kept, got.Reserve)
+		}
+		if !d.ReleaseReserve() {
+			t.Error("a start that needs more does not get it")
+		}
+		d.EndStart()
+		if d.CheckSpace(); d.ReleaseReserve() {
+			t.Error("after a start, the part for starts is given up")
+		}
+	}
+}
+
 // Who asks is told once that the disk is full, and once that it is not.
 func TestWatchSpace(t *testing.T) {
 	s := &smallDisk{path: t.TempDir(), full: 8 << 20}
