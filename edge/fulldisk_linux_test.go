@@ -17,12 +17,11 @@ import (
 	"skerry/fleet"
 )
 
-// mustHaveDisk mounts a small file system at a folder; ok is false without root.
-func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string, ok bool) {
+// mustHaveDisk mounts a small file system at a folder. Without root, it skips the test.
+func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Log("not root: no file system can be mounted")
-		return nil, "", false
+		t.Skip("only root mounts file systems")
 	}
 	dir = filepath.Join(t.TempDir(), "disk")
 	d, err := disk.Make(dir+".img", dir, 64<<20)
@@ -34,7 +33,7 @@ func mustHaveDisk(t *testing.T) (d *disk.Disk, dir string, ok bool) {
 			t.Error(err)
 		}
 	})
-	return d, dir, true
+	return d, dir
 }
 
 // killEverything kills the tasks of a data directory and their supervisors, as a power cut does.
@@ -69,10 +68,7 @@ func killEverything(dir string) error {
 // After a power cut on a full disk, the agent starts and its tasks run again, also after a kill. The
 // reserve is filled once there is space.
 func TestStartsOnAFullDisk(t *testing.T) {
-	d, mount, ok := mustHaveDisk(t)
-	if !ok {
-		return
-	}
+	d, mount := mustHaveDisk(t)
 	from, starts := mustCounting(t, shop, batch) // the tasks count on another disk
 	dir := filepath.Join(mount, "data")
 	if err := os.CopyFS(dir, os.DirFS(from)); err != nil {
@@ -140,10 +136,7 @@ func TestStartsOnAFullDisk(t *testing.T) {
 // On a full disk a new allocation waits, and says so, while the one that ran starts again after a reboot. It starts when
 // there is space.
 func TestNewAllocationsWaitOnAFullDisk(t *testing.T) {
-	d, mount, ok := mustHaveDisk(t)
-	if !ok {
-		return
-	}
+	d, mount := mustHaveDisk(t)
 	dir := filepath.Join(mount, "data")
 	if err := os.CopyFS(dir, os.DirFS(mustEnrolled(t, shop))); err != nil {
 		t.Fatal(err)

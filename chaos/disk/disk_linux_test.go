@@ -15,12 +15,11 @@ import (
 
 const diskSize = 64 << 20
 
-// mustDisk makes a disk; ok is false where that takes root.
-func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
+// mustDisk makes a disk; without root, it skips the test.
+func mustDisk(tb testing.TB) (d *disk.Disk, dir string) {
 	tb.Helper()
 	if os.Geteuid() != 0 {
-		tb.Log("not root: no file system can be mounted")
-		return nil, "", false
+		tb.Skip("only root mounts file systems")
 	}
 	dir = filepath.Join(tb.TempDir(), "disk")
 	d, err := disk.Make(dir+".img", dir, diskSize)
@@ -32,7 +31,7 @@ func mustDisk(tb testing.TB) (d *disk.Disk, dir string, ok bool) {
 			tb.Error(err)
 		}
 	})
-	return d, dir, true
+	return d, dir
 }
 
 func killNothing() error { return nil }
@@ -77,10 +76,7 @@ func mustCopyMounts(tb testing.TB) (end func()) {
 
 // TestWithPowerWaitsForAPowerCut: what changes files of a disk does not meet a file system that was shut down.
 func TestWithPowerWaitsForAPowerCut(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	mustWrite(t, filepath.Join(dir, "journal"), "rows", true)
 	cutting, changed := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -107,10 +103,7 @@ func TestWithPowerWaitsForAPowerCut(t *testing.T) {
 
 // TestPowerCutBesideACopyOfItsMount has a process with a copy of all mounts, as a container has that is being made.
 func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
 	defer mustCopyMounts(t)()
 	if err := d.PowerCut(killNothing); err != nil {
@@ -124,10 +117,7 @@ func TestPowerCutBesideACopyOfItsMount(t *testing.T) {
 // TestPowerCutForgets writes with and without fsync, in both orders, cuts the
 // power, and looks.
 func TestPowerCutForgets(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	for range 3 {
 		mustWrite(t, filepath.Join(dir, "early"), "not synced", false)
 		mustWrite(t, filepath.Join(dir, "synced"), "synced", true)
@@ -156,10 +146,7 @@ func TestPowerCutForgets(t *testing.T) {
 // TestPowerCutWaitsForOtherNamespaces cuts the power of a disk of which another mount namespace has a copy, as a
 // container that starts has for a moment.
 func TestPowerCutWaitsForOtherNamespaces(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	mustWrite(t, filepath.Join(dir, "kept"), "text", true)
 	end := mustCopyMounts(t)
 	over := make(chan struct{})
@@ -187,10 +174,7 @@ func TestPowerCutWaitsForOtherNamespaces(t *testing.T) {
 
 // TestSyncedIsKept syncs the disk as a whole.
 func TestSyncedIsKept(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	mustWrite(t, filepath.Join(dir, "file"), "synced with the others", false)
 	if err := d.Sync(); err != nil {
 		t.Fatal(err)
@@ -205,10 +189,7 @@ func TestSyncedIsKept(t *testing.T) {
 
 // TestPowerCutFindsADiskThatRemembers syncs behind the disk's back.
 func TestPowerCutFindsADiskThatRemembers(t *testing.T) {
-	d, _, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, _ := mustDisk(t)
 	err := d.PowerCut(func() error { syscall.Sync(); return nil })
 	if !errors.Is(err, disk.ErrRemembers) {
 		t.Errorf("a disk that was synced passed: %v", err)
@@ -216,10 +197,7 @@ func TestPowerCutFindsADiskThatRemembers(t *testing.T) {
 }
 
 func TestFullDisk(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	full, err := d.Fill()
 	if err != nil {
 		t.Fatal(err)
@@ -237,10 +215,7 @@ func TestFullDisk(t *testing.T) {
 }
 
 func TestStutterStallsWrites(t *testing.T) {
-	d, dir, ok := mustDisk(t)
-	if !ok {
-		return
-	}
+	d, dir := mustDisk(t)
 	const frozen = 300 * time.Millisecond
 	if err := d.Freeze(); err != nil {
 		t.Fatal(err)
