@@ -169,8 +169,10 @@ func (b *batch) lossGapRow(applied fleet.Seq, before []carriedRow) carriedRow {
 	switch {
 	case missing.To == 0:
 		what = "how many rows are lost is not known"
+	case missing.Reason == putBackReason: // rows that were recorded after the copy, and never sent, left no trace
+		what = fmt.Sprintf("the cluster has all rows up to %d; whether there were later ones is not known", applied)
 	case t.Dropped == 0:
-		what = "the cluster had heard of all rows that are lost"
+		what = "the cluster has all rows that are known to be lost"
 	}
 	t.Message = fmt.Sprintf("%s (%s): %s", damageMessage, missing.Reason, what)
 	return carriedRow{t, int64(b.j.clock.journalAge())}

@@ -9,11 +9,13 @@ import (
 )
 
 // canContinueJournal reports whether an edge whose journal is behind the applied rows, or a fork of them, may continue
-// after the last applied row: an operator allowed it, or it is proven that nothing is lost.
+// after the last applied row: an operator allowed it, or it is proven that the edge is no copy of a running one, and
+// that no row is lost that it announced.
 //
 // The proof: it is the very process of the former session, so its memory went back together
 // with its disk (a machine that was reverted to a snapshot); the machine of that session no
-// longer answers; and the cluster has every row that was ever announced to it.
+// longer answers; and the cluster has every row that a Hello announced. Rows that were recorded
+// after the Hello and not sent are lost, and nobody knows of them.
 func (s *session) canContinueJournal(ctx context.Context, node *fleet.Node) bool {
 	switch {
 	case node.Readmit:
