@@ -551,6 +551,26 @@ func TestOperatorSignals(t *testing.T) {
 	})
 }
 
+// TestUnknownKillSignal: a task whose driver does not know its kill signal is stopped at once all the same.
+func TestUnknownKillSignal(t *testing.T) {
+	soldier := task("a", nil)
+	soldier.KillSignal = "SIGSOLDIER"
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, soldier), func(m *machine) {
+		a := m.startRunner(m.mustRunner())
+		synctest.Wait()
+		began := time.Now()
+		a.Stop("")
+		select {
+		case err := <-a.done:
+			if took := time.Since(began); err != nil || took >= time.Second {
+				t.Errorf("it ended after %s: %v", took, err)
+			}
+		case <-time.After(time.Minute):
+			t.Error("it runs on")
+		}
+	})
+}
+
 func repeat(n int, lines ...string) []string {
 	var out []string
 	for range n {
