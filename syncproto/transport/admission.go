@@ -23,7 +23,7 @@ const (
 	maxWaiting         = 1024
 	maxWaitingOfSource = maxWaiting / 2
 	// unprovenLimit is how many unfinished handshakes one address may have before each further one must prove its
-	// address.
+	// address. The exempt addresses together may have as many that did not prove theirs.
 	unprovenLimit = 16
 )
 
@@ -38,18 +38,23 @@ var ErrBusy = fleet.Errorf(fleet.CodeUnavailable, "the peer takes no more connec
 // The first half of the bound is for any address. In the second half, an address that has a quarter of the bound already
 // is refused. So many edges behind one address get at least half of the bound, and one address never gets all of it.
 // After a second a handshake no longer counts against the bound, so silent peers delay no other.
+//
+// A handshake of an exempt address is counted as long as the address is not proven, because packets can be forged.
 type admission struct {
 	limit  int
 	exempt func(net.Addr) bool
 
-	mu      sync.Mutex
-	fresh   int
-	waiting int
-	sources map[netip.Prefix]*sourceCount // by proven address; the zero prefix counts all others
+	mu             sync.Mutex
+	fresh          int
+	waiting        int
+	unprovenExempt int                           // of exempt addresses that are not proven; in no other count
+	sources        map[netip.Prefix]*sourceCount // by proven address; the zero prefix counts all others
 }
 
 // sourceCount counts the fresh and the waiting handshakes of one address.
 type sourceCount struct{ fresh, waiting int }
+
+func (c *sourceCount) unfinishedCount() int { return c.fresh + c.waiting }
 
 // handshake is an unfinished handshake that admission counts.
 type handshake struct {
@@ -65,10 +70,14 @@ type handshakeKey struct{}
 var errBusy = errors.New("too many connections are in the making")
 
 // admitConnection counts a handshake that begins, or refuses it with errBusy. quic-go calls it for each incoming
-// connection. The count ends with finishHandshake, or when the handshake fails. Exempt addresses are not counted.
+// connection. The count ends with finishHandshake, or when the handshake fails. Exempt addresses that are proven are not
+// counted.
 func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) (context.Context, error) {
-	if a.exempt != nil && a.exempt(info.RemoteAddr) {
-		return ctx, nil
+	if a.isExempt(info.RemoteAddr) {
+		if info.AddrVerified {
+			return ctx, nil
+		}
+		return a.admitUnprovenExempt(ctx)
 	}
 	source := netip.Prefix{} // of those that may be anybody's
 	if info.AddrVerified {
@@ -102,7 +111,7 @@ func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) 
 			of.waiting++
 		}
 	})
-	h := &handshake{finish: sync.OnceFunc(func() {
+	return watchHandshake(ctx, func() {
 		old.Stop()
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -111,13 +120,36 @@ func (a *admission) admitConnection(ctx context.Context, info *quic.ClientInfo) 
 			of.waiting--
 		}
 		settle()
-		if of.fresh+of.waiting == 0 {
+		if of.unfinishedCount() == 0 {
 			delete(a.sources, source)
 		}
-	})}
-	h.stopWatching = context.AfterFunc(ctx, h.finish) // it failed
-	return context.WithValue(ctx, handshakeKey{}, h), nil
+	}), nil
 }
+
+// admitUnprovenExempt counts a handshake of an exempt address that is not proven. quic-go has just called
+// needsAddressProof, so there are fewer than unprovenLimit.
+func (a *admission) admitUnprovenExempt(ctx context.Context) (context.Context, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.unprovenExempt >= unprovenLimit {
+		return nil, errBusy
+	}
+	a.unprovenExempt++
+	return watchHandshake(ctx, func() {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.unprovenExempt--
+	}), nil
+}
+
+// watchHandshake returns a connection's context with its handshake. It calls finish once, when the handshake ends.
+func watchHandshake(ctx context.Context, finish func()) context.Context {
+	h := &handshake{finish: sync.OnceFunc(finish)}
+	h.stopWatching = context.AfterFunc(ctx, h.finish) // it failed
+	return context.WithValue(ctx, handshakeKey{}, h)
+}
+
+func (a *admission) isExempt(addr net.Addr) bool { return a.exempt != nil && a.exempt(addr) }
 
 // hasCapacity reports whether one more handshake of a source may begin. mu is held.
 func (a *admission) hasCapacity(source netip.Prefix) bool {
@@ -134,13 +166,17 @@ func (a *admission) hasCapacity(source netip.Prefix) bool {
 // needsAddressProof reports whether a new peer must first prove its address, which costs it a round trip. That is
 // so under load, so that packets with forged addresses cannot use up the bound, or another address's share.
 func (a *admission) needsAddressProof(from net.Addr) bool {
+	exempt := a.isExempt(from)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if exempt {
+		return a.unprovenExempt >= unprovenLimit
+	}
 	if a.fresh+a.waiting >= a.limit/2 {
 		return true
 	}
 	of := a.sources[sourceOf(from)]
-	return of != nil && of.fresh+of.waiting >= unprovenLimit
+	return of != nil && of.unfinishedCount() >= unprovenLimit
 }
 
 // sourceOf returns what counts as one address: an IPv4 address, or an IPv6 /64 network, which one customer has. The

@@ -228,3 +228,37 @@ func TestABusyPeerIsGivenTime(t *testing.T) {
 		}
 	})
 }
+
+// A hub's address is exempt from the bounds. Packets that only claim to come from it start few handshakes, and the hub
+// itself still gets in: it proves its address.
+func TestForgedExemptAddressIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var handshakes atomic.Int64
+		var server *tls.Config
+		w := mustTestNetwork(t, transport.Config{
+			Exempt: func(net.Addr) bool { return true },
+			TLS:    func([]string) (*tls.Config, error) { handshakes.Add(1); return server, nil },
+		})
+		server = w.ca.Server(t, "hub:h1")
+		w.serveEcho(t, nil)
+		forger := w.net.Path(t, "10.2.0.1", 1)
+		for range 100 {
+			deaf := &onward{PacketConn: forger.Socket()} // the answers go to the address's owner
+			e := mustEndpoint(t, transport.Config{Conn: deaf})
+			go func() {
+				_, _ = e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "hub:h2")}) // it fails
+			}()
+		}
+		time.Sleep(time.Second)
+		if n := handshakes.Load(); n > 16 {
+			t.Errorf("%d handshakes with an address that is not proven have begun, want at most 16", n)
+		}
+		for range 20 {
+			start := time.Now()
+			if _, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "hub:h2")}); err != nil || time.Since(start) > 200*time.Millisecond {
+				t.Errorf("dial from an exempt address: %v after %s", err, time.Since(start))
+			}
+		}
+		time.Sleep(time.Minute) // the handshakes are given up
+	})
+}

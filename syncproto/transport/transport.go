@@ -68,8 +68,8 @@ type Config struct {
 	// HandshakeTimeout bounds a handshake on both sides. 0: 10 s.
 	HandshakeTimeout time.Duration
 	// MaxHandshakes bounds the handshakes that began within the last second. More are refused at once (the peer's
-	// Dial fails with ErrBusy). 0: DefaultMaxHandshakes. Addresses for which Exempt returns true are not counted;
-	// nil: none.
+	// Dial fails with ErrBusy). 0: DefaultMaxHandshakes. Addresses for which Exempt returns true are not counted; they
+	// must prove themselves if many of their handshakes are unfinished. nil: none.
 	MaxHandshakes int
 	Exempt        func(net.Addr) bool
 	// ResetKey lets a restarted process tell the peers of its former connections at once that these are gone. It
