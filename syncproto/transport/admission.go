@@ -18,10 +18,9 @@ const (
 	// freshTimeout is how long a handshake counts as fresh, that is, as one that uses CPU time. After that it
 	// counts as waiting for its peer, and uses only memory.
 	freshTimeout = time.Second
-	// maxWaiting bounds the waiting handshakes, and maxWaitingOfSource those of one address. Each holds some 50 KiB
-	// until it times out. A peer that gave up its dial looks the same, because QUIC sends nothing then.
-	maxWaiting         = 1024
-	maxWaitingOfSource = maxWaiting / 2
+	// maxUnfinished bounds the fresh and the waiting handshakes together. Each holds some 50 KiB until it times out. A
+	// peer that gave up its dial looks like a waiting one, because QUIC sends nothing then.
+	maxUnfinished = 1024
 	// unprovenLimit is how many unfinished handshakes one address may have before each further one must prove its
 	// address. The exempt addresses together may have as many that did not prove theirs.
 	unprovenLimit = 16
@@ -38,6 +37,9 @@ var ErrBusy = fleet.Errorf(fleet.CodeUnavailable, "the peer takes no more connec
 // The first half of the bound is for any address. In the second half, an address that has a quarter of the bound already
 // is refused. So many edges behind one address get at least half of the bound, and one address never gets all of it.
 // After a second a handshake no longer counts against the bound, so silent peers delay no other.
+//
+// One address may have at most as many unfinished handshakes as there are free places among maxUnfinished. So a silent
+// address leaves at least half of the places that the others left, and many edges behind one address get up to half of all.
 //
 // A handshake of an exempt address is counted as long as the address is not proven, because packets can be forged.
 type admission struct {
@@ -153,14 +155,14 @@ func (a *admission) isExempt(addr net.Addr) bool { return a.exempt != nil && a.e
 
 // hasCapacity reports whether one more handshake of a source may begin. mu is held.
 func (a *admission) hasCapacity(source netip.Prefix) bool {
-	of := a.sources[source]
+	of, free := a.sources[source], maxUnfinished-a.fresh-a.waiting
 	switch {
-	case a.fresh >= a.limit, a.waiting >= maxWaiting:
+	case a.fresh >= a.limit, free <= 0:
 		return false
 	case of == nil || !source.IsValid():
 		return true
 	}
-	return of.waiting < maxWaitingOfSource && (a.fresh < a.limit/2 || of.fresh < max(1, a.limit/4))
+	return of.unfinishedCount() < free && (a.fresh < a.limit/2 || of.fresh < max(1, a.limit/4))
 }
 
 // needsAddressProof reports whether a new peer must first prove its address, which costs it a round trip. That is

@@ -262,3 +262,40 @@ func TestForgedExemptAddressIsBounded(t *testing.T) {
 		time.Sleep(time.Minute) // the handshakes are given up
 	})
 }
+
+// retryOnly lets in only QUIC's Retry packets: what it dials proves its address, and is never heard again.
+type retryOnly struct{ net.PacketConn }
+
+func (r *retryOnly) ReadFrom(b []byte) (int, net.Addr, error) {
+	for {
+		n, from, err := r.PacketConn.ReadFrom(b)
+		if err != nil || n > 0 && b[0]&0xf0 == 0xf0 {
+			return n, from, err
+		}
+	}
+}
+
+// Two addresses start as many handshakes as they can and never end them. With the bounds of production, the edges of
+// another address get in.
+func TestSilentAddressesLeavePlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := mustTestNetwork(t, transport.Config{})
+		w.serveEcho(t, nil)
+		silent := []*transporttest.Path{w.net.Path(t, "10.2.0.1", 1), w.net.Path(t, "10.2.0.2", 2)}
+		for range 650 { // within the ten seconds after which the first are given up
+			for _, p := range silent {
+				e := mustEndpoint(t, transport.Config{Conn: &retryOnly{p.Socket()}})
+				go func() {
+					_, _ = e.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:mute")}) // it fails
+				}()
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		for i := range 20 {
+			if _, err := w.edge.Dial(t.Context(), transport.DialConfig{Addr: hubAddr, ALPN: alpn, TLS: w.ca.Client(t, "edge:n1")}); err != nil {
+				t.Errorf("dial %d from another address: %v", i, err)
+			}
+		}
+		time.Sleep(2 * time.Minute) // the handshakes are given up
+	})
+}
