@@ -110,7 +110,7 @@ var attempts = []attempt{
 	{"red", "GET", "/v1/event/stream?topic=Variable&namespace=blue&index=ENTRY", "", 200},
 	// 91 to 94: volumes and nodes.
 	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"Name": "v", "Namespace": "red", "NodePool": "reserved"}}`, 403},
-	{"red", "PUT", "/v1/volume/host/create?namespace=red", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 409}, // it is red's, and no node suits
+	{"red", "PUT", "/v1/volume/host/create?namespace=red", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 400}, // it names two
 	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"Name": "v", "Namespace": "blue"}}`, 403},
 	{"red", "PUT", "/v1/volume/host/create", `{"Volume": {"ID": "VOLUME", "Name": "BLUEvolume", "Namespace": "red"}}`, 404}, // blue's
 	// 95 to 108: tokens, policies and what belongs to the cluster.

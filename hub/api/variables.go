@@ -166,6 +166,10 @@ func (a *API) storeVariable(r *http.Request, v fleet.Variable) (any, fleet.Index
 	lockID := ""
 	if v.Lock != nil {
 		lockID = v.Lock.ID
+		if row, ok := a.cfg.State.View().Variable(v.Namespace, v.Path); lockID == "" && *v.Lock != (fleet.VariableLock{}) && (!ok || row.Lock == nil) {
+			return nil, 0, fleet.Errorf(fleet.CodeInvalid, "store variable %s: the body has a Lock, and the request acquires none", v.Path).
+				WithHint("acquire it with the parameter lock-acquire, or leave Lock out of the body")
+		}
 	}
 	return a.commitItems(r, v, func(s state.SealedItems) state.Command {
 		return state.VariableStore{

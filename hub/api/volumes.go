@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"skerry/api"
 	"skerry/fleet"
@@ -96,27 +97,36 @@ func (a *API) readVolume(v *state.View, _ *http.Request, _ query, vol *fleet.Vol
 
 // createVolume chooses a node for a volume, unless the request names one, and makes its edge create the folder.
 func (a *API) createVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
-	return a.storeVolume(r, req, "create", func(vol *fleet.Volume) {
+	return a.storeVolume(r, req, "create", func(vol *fleet.Volume) (warnings []string) {
 		vol.PluginID = cmp.Or(vol.PluginID, fleet.VolumePluginMkdir)
-		vol.HostPath = ""
+		if vol.ID == "" && vol.HostPath != "" {
+			vol.HostPath = ""
+			warnings = append(warnings, "HostPath is ignored: the plugin chooses the folder of a volume that it creates. To use a folder that exists, register the volume")
+		}
+		return warnings
 	})
 }
 
 // registerVolume makes an existing folder of an edge a volume.
 func (a *API) registerVolume(r *http.Request, req api.VolumeRequest) (any, fleet.Index, error) {
-	return a.storeVolume(r, req, "register", func(vol *fleet.Volume) { vol.Registered = true })
+	return a.storeVolume(r, req, "register", func(vol *fleet.Volume) []string {
+		vol.Registered = true
+		return nil
+	})
 }
 
-// storeVolume commits a new volume, or a change of the one whose id the request has. prepare completes the volume;
-// verb begins errors.
-func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, prepare func(*fleet.Volume)) (any, fleet.Index, error) {
+// storeVolume commits a new volume, or a change of the one whose id the request has. prepare completes the volume, and
+// returns warnings; verb begins errors.
+func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, prepare func(*fleet.Volume) []string) (any, fleet.Index, error) {
 	if req.Volume == nil {
 		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s a volume: the request contains no volume", verb)
 	}
-	vol := *req.Volume
-	if ns := r.URL.Query().Get("namespace"); vol.Namespace == "" || ns != "" && ns != fleet.DefaultNamespace {
-		vol.Namespace = cmp.Or(ns, fleet.DefaultNamespace)
+	vol, ns := *req.Volume, r.URL.Query().Get("namespace")
+	if vol.Namespace != "" && vol.Namespace != ns && ns != "" && ns != fleet.DefaultNamespace {
+		return nil, 0, fleet.Errorf(fleet.CodeInvalid, "%s volume %s: the volume has the namespace %q, the request %q", verb, vol.Name, vol.Namespace, ns).
+			WithHint("leave the namespace out of one of them")
 	}
+	vol.Namespace = cmp.Or(vol.Namespace, ns, fleet.DefaultNamespace)
 	vol.State, vol.StateDescription, vol.Registered, vol.Deleting = "", "", false, false
 	if len(vol.RequestedCapabilities) == 0 {
 		vol.RequestedCapabilities = []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}}
@@ -128,7 +138,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 	if err := grantOf(r).checkNamed(acl.KindNamespace, vol.Namespace); err != nil {
 		return nil, 0, err
 	}
-	prepare(&vol)
+	warnings := prepare(&vol)
 	if err := admission.CheckVolume(&vol); err != nil {
 		return nil, 0, err
 	}
@@ -139,7 +149,6 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 		return nil, 0, err
 	}
 	v := a.cfg.State.View()
-	warnings := ""
 	if old, known := v.Volume(vol.ID); vol.ID != "" && (!known || !grantOf(r).allowsItem(old)) {
 		return nil, 0, fleet.Errorf(fleet.CodeNotFound, "%s volume %s: there is no volume %q to change", verb, vol.Name, vol.ID).WithHint("leave out the id of a new volume")
 	} else if !known {
@@ -156,7 +165,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 			return nil, 0, err
 		}
 		if vol.NodeID, vol.ID = node.ID, fleet.VolumeID(a.cfg.NewID()); node.Status != fleet.NodeReady {
-			warnings = fmt.Sprintf("node %s is %s: the volume is created when it is back", node.Name, node.Status)
+			warnings = append(warnings, fmt.Sprintf("node %s is %s: the volume is created when it is back", node.Name, node.Status))
 		}
 	}
 	res, err := a.commitCommand(r.Context(), state.VolumeStore{Volume: vol, Now: a.cfg.Now().UnixNano()})
@@ -169,7 +178,7 @@ func (a *API) storeVolume(r *http.Request, req api.VolumeRequest, verb string, p
 	if stored, ok := a.cfg.State.View().Volume(vol.ID); ok {
 		vol = *stored
 	}
-	return api.VolumeAnswer{Volume: &vol, Warnings: warnings, Index: res.Index}, res.Index, nil
+	return api.VolumeAnswer{Volume: &vol, Warnings: strings.Join(warnings, "; "), Index: res.Index}, res.Index, nil
 }
 
 // placeVolume returns the node for a new volume: the one that the volume names, else the suitable node with the fewest
