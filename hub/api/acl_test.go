@@ -30,6 +30,7 @@ type aclHub struct {
 	audit *keptAudit
 	reset string // file with the reset index
 	now   time.Time
+	said  *recorder // of the answers to Nomad's clients; nil: none are kept
 }
 
 func newACLHub(tb testing.TB) *aclHub {
@@ -54,7 +55,11 @@ func newACLHub(tb testing.TB) *aclHub {
 // clientOf returns Nomad's client with a token.
 func (a *aclHub) clientOf(secret string) *nomad.Client {
 	a.tb.Helper()
-	c, err := nomad.NewClient(&nomad.Config{Address: a.srv.URL, SecretID: secret})
+	cfg := &nomad.Config{Address: a.srv.URL, SecretID: secret}
+	if a.said != nil {
+		cfg.HttpClient = &http.Client{Transport: a.said}
+	}
+	c, err := nomad.NewClient(cfg)
 	if err != nil {
 		a.tb.Fatal(err)
 	}

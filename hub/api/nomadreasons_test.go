@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,25 @@ func mustReasons(tb testing.TB) map[string]string {
 		reasons[key] = strings.TrimSpace(why)
 	}
 	return reasons
+}
+
+// checkAsked checks that every endpoint was asked, and that no list was always empty: the keys of an object that no answer
+// has are compared with nothing.
+func (w *keyWalk) checkAsked(tb testing.TB) {
+	tb.Helper()
+	wanted := maps.Clone(answered)
+	for topic, of := range topics {
+		w.asked["GET /v1/event/stream "+topic], wanted["GET /v1/event/stream "+topic] = true, of
+	}
+	for _, endpoint := range slices.Sorted(maps.Keys(wanted)) {
+		t := elementOf(reflect.TypeOf(wanted[endpoint]))
+		switch {
+		case !w.asked[endpoint]:
+			tb.Errorf("%s was not asked", endpoint)
+		case t.Kind() == reflect.Struct && t.NumField() > 0 && w.where[endpoint] == nil:
+			tb.Errorf("%s answered with no %s", endpoint, t)
+		}
+	}
 }
 
 // checkReasons compares the keys that were not filled with the list of reasons.

@@ -14,8 +14,8 @@ import (
 	nomad "github.com/hashicorp/nomad/api"
 )
 
-// TestNomadKeys does the work of operators, with Nomad's published Go client against a hub and two edges, and compares
-// every answer with the client's type. Each key is filled by some answer, or testdata/nomadkeys.txt says why it is
+// TestNomadKeys does the work of operators, with Nomad's published Go client against a hub and two edges, and against
+// a hub with access control. It compares every answer with the client's type. Each key is filled by some answer, or testdata/nomadkeys.txt says why it is
 // not.
 func TestNomadKeys(t *testing.T) {
 	c := mustDevCluster(t)
@@ -35,12 +35,18 @@ func TestNomadKeys(t *testing.T) {
 	c.launchChildren()
 	c.lookAtAllocs()
 	c.lookAtNodes()
+	c.makeVolumes()
 	c.changeClusterSettings()
 	c.readEventsAndLog()
 	c.stopAndPurgeJob()
-	w := keyWalk{keys: map[string]fill{}, where: map[string]map[string]fill{}}
+	a := newACLHub(t)
+	a.said = &recorder{}
+	a.purgeNode(a.useAccessControl())
+	w := newKeyWalk()
 	w.walkAnswers(t, c.said.successfulAnswers())
+	w.walkAnswers(t, a.said.successfulAnswers())
 	t.Log(w.String())
+	w.checkAsked(t)
 	w.checkReasons(t, mustReasons(t))
 }
 
@@ -254,6 +260,8 @@ func (c *devCluster) changeClusterSettings() {
 	c.mustSucceed(err)
 	_, _, err = c.Namespaces().Info("ships", nil)
 	c.mustSucceed(err)
+	c.putRawPath("/v1/namespaces", map[string]any{"Name": "ships", "Description": "at sea"})
+	c.putRawPath("/v1/namespace/ships", map[string]any{"Description": "by its path"})
 	c.mustReturn(c.Namespaces().Delete("ships", nil))
 	c.mustReturn(c.NodePools().Register(&nomad.NodePool{
 		Name: "farms", Description: "windy", Meta: map[string]string{"a": "b"},
@@ -287,10 +295,11 @@ func (c *devCluster) changeClusterSettings() {
 	c.mustSucceed(err)
 	_, err = c.Agent().Host("", "", nil)
 	c.mustSucceed(err)
-	_, _, err = c.Operator().AutopilotGetConfiguration(nil)
-	c.mustSucceed(err)
 	_, _, err = c.Operator().MetricsSummary(nil)
 	c.mustSucceed(err)
+	rules, _, err := c.Operator().AutopilotGetConfiguration(nil)
+	c.mustSucceed(err)
+	c.mustReturn(c.Operator().AutopilotSetConfiguration(rules, nil))
 	c.putRawPath("/v1/node/pool/farms", map[string]any{"Description": "by its path"})
 	c.mustReturn(c.NodePools().Delete("farms", nil))
 	_, err = c.Regions().List()
@@ -325,7 +334,7 @@ func (c *devCluster) readEventsAndLog() {
 	defer cancel()
 	stream, err := c.EventStream().Stream(ctx, map[nomad.Topic][]string{"*": {"*"}}, 1, &nomad.QueryOptions{})
 	c.mustSucceed(err)
-	wanted := []string{"NodePool", "Job", "Allocation", "Deployment", "Evaluation", "Node", "Service"}
+	wanted := []string{"Variable", "NodePool", "Job", "Allocation", "Deployment", "Evaluation", "Node", "Service"}
 	for batch := range stream {
 		c.mustSucceed(batch.Err)
 		for _, e := range batch.Events {
@@ -333,10 +342,22 @@ func (c *devCluster) readEventsAndLog() {
 			wanted = slices.DeleteFunc(wanted, func(t string) bool { return t == string(e.Topic) })
 		}
 		if batch.Index > 0 && len(wanted) == 0 {
+			c.readLog(ctx)
 			return
 		}
 	}
 	c.tb.Fatalf("no event of %v", wanted)
+}
+
+// readLog reads a line of the hub's log.
+func (c *devCluster) readLog(ctx context.Context) {
+	c.tb.Helper()
+	lines, errs := c.Agent().Monitor(ctx.Done(), &nomad.QueryOptions{Params: map[string]string{"log_level": "debug"}})
+	select {
+	case <-lines:
+	case err := <-errs:
+		c.mustSucceed(err)
+	}
 }
 
 // decodeEvent reads an event's payload as Nomad's client does, which is stricter than JSON.
@@ -360,6 +381,10 @@ func (c *devCluster) stopAndPurgeJob() {
 	_, _, err = c.Jobs().ScaleStatus("shop", nil)
 	c.mustSucceed(err)
 	c.getRawPath("/v1/jobs/statuses")
+	idle, err := c.Jobs().ParseHCL(idleJob, true)
+	c.mustSucceed(err)
+	c.putRawPath("/v1/job/idle", map[string]any{"Job": idle})
+	c.removeEndedAllocs()
 	c.mustSucceed(c.System().GarbageCollect())
 	c.mustSucceed(c.System().ReconcileSummaries())
 }

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	nomad "github.com/hashicorp/nomad/api"
@@ -338,4 +339,21 @@ func (c *devCluster) launchChildren() {
 	_, _, err = c.Jobs().List(nil)
 	c.mustSucceed(err)
 	c.getRawPath("/v1/jobs/statuses?include_children=true")
+}
+
+// removeEndedAllocs has an edge remove the folders of allocations that have ended.
+func (c *devCluster) removeEndedAllocs() {
+	c.tb.Helper()
+	var ended []*nomad.AllocationListStub
+	c.waitUntil("two allocations have ended", func() string {
+		list, _, err := c.Allocations().List(nil)
+		ended = slices.DeleteFunc(list, func(a *nomad.AllocationListStub) bool {
+			return a.ClientStatus != "failed" && a.ClientStatus != "complete"
+		})
+		return missingOf(min(len(ended), 2), 2, err)
+	})
+	c.mustSucceed(c.Nodes().GcAlloc(ended[0].ID, nil))
+	c.mustReturn(c.Raw().Write("/v1/client/allocation/"+ended[1].ID+"/gc", nil, nil, nil))
+	c.mustSucceed(c.Nodes().GC(string(c.nodes[0]), nil))
+	c.mustReturn(c.Raw().Write("/v1/client/gc?node_id="+string(c.nodes[0]), nil, nil, nil))
 }
