@@ -176,6 +176,35 @@ func TestClientReadsNetworksOfANode(t *testing.T) {
 	wantEqual(t, "node", own, n)
 }
 
+// TestNodeShowsProcessorsAndNetworks reads two parts of a node's resources that Nomad's servers send, and that the types of
+// its Go client leave out.
+func TestNodeShowsProcessorsAndNetworks(t *testing.T) {
+	n := fleet.Node{
+		ID: "n1", Resources: fleet.Resources{CPU: 5000, Cores: 2},
+		Attributes:   map[string]string{fleet.AttributeIPAddress: "10.0.0.5", fleet.AttributeNetworkMode + "bridge": "1", fleet.AttributeNetworkMode + fleet.NetworkHost: "1"},
+		HostNetworks: []fleet.HostNetwork{{Name: "wan", IP: "2001:db8::7", ReservedPorts: "22"}},
+	}
+	var got struct{ NodeResources map[string]any }
+	mustDecode(t, mustJSON(t, n), &got)
+	for key, want := range map[string]string{
+		"Processors": `{"Topology": {"NodeIDs": [0], "Distances": [[10]], "Cores": [
+			{"SocketID": 0, "NodeID": 0, "ID": 0, "Grade": true, "Disable": false, "BaseSpeed": 2500, "MaxSpeed": 0, "GuessSpeed": 0},
+			{"SocketID": 0, "NodeID": 0, "ID": 1, "Grade": true, "Disable": false, "BaseSpeed": 2500, "MaxSpeed": 0, "GuessSpeed": 0}
+		]}}`,
+		"NodeNetworks": `[
+			{"Mode": "host", "Device": "", "MacAddress": "", "Speed": 0, "Addresses": [
+				{"Family": "ipv4", "Alias": "default", "Address": "10.0.0.5", "ReservedPorts": "", "Gateway": ""}]},
+			{"Mode": "host", "Device": "", "MacAddress": "", "Speed": 0, "Addresses": [
+				{"Family": "ipv6", "Alias": "wan", "Address": "2001:db8::7", "ReservedPorts": "22", "Gateway": ""}]},
+			{"Mode": "bridge", "Device": "", "MacAddress": "", "Speed": 0, "Addresses": []}
+		]`,
+	} {
+		var wanted any
+		mustDecode(t, []byte(want), &wanted)
+		wantEqual(t, key, got.NodeResources[key], wanted)
+	}
+}
+
 // TestMapsOfANodeAreThere lets clients index them: Nomad's CLI does.
 func TestMapsOfANodeAreThere(t *testing.T) {
 	var got map[string]any
