@@ -23,6 +23,9 @@ func TestSiteCodesGolden(t *testing.T) {
 			t.Errorf("%.20q: %v", bad, err)
 		}
 	}
+	if _, err := syncproto.DecodeSiteCodes([]byte(strings.Repeat(" ", syncproto.MaxHeldSiteCodes-2) + "[]")); err != nil {
+		t.Errorf("as many bytes as may be: %v", err)
+	}
 	for _, bad := range []syncproto.DeliveredSiteCode{
 		{}, {ID: strings.Repeat("k", 200)}, {ID: "k7m2", Name: strings.Repeat("n", 200)}, {ID: "k7m2", Capabilities: make([]string, 20)}, {ID: "k7m2", Capabilities: []string{strings.Repeat("c", 200)}},
 	} {
