@@ -205,7 +205,7 @@ func (f *followedJob) countGroup(group string) groupTally {
 		switch {
 		case a.ClientStatus == fleet.ClientFailed:
 			t.failed = append(t.failed, a)
-		case a.ClientStatus == fleet.ClientComplete && f.job.Type == fleet.JobTypeBatch:
+		case a.ClientStatus == fleet.ClientComplete && fleet.RunsToCompletion(f.job.Type):
 			t.good++
 		case a.DesiredStatus != fleet.DesiredRun:
 		case a.ClientStatus == fleet.ClientRunning:

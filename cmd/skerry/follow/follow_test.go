@@ -38,6 +38,23 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 	}
 }
 
+// TestFollowedToCompletion follows a job whose allocation has completed before job run reads it: a batch or sysbatch job
+// is done, and a service job is not.
+func TestFollowedToCompletion(t *testing.T) {
+	for kind, done := range map[string]bool{
+		fleet.JobTypeBatch: true, fleet.JobTypeSysBatch: true, fleet.JobTypeService: false, fleet.JobTypeSystem: false,
+	} {
+		f := &followedJob{
+			job:    &fleet.Job{ID: "j", Type: kind, TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1}}},
+			eval:   &fleet.Evaluation{},
+			allocs: []api.AllocStub{{TaskGroup: "g", DesiredStatus: fleet.DesiredRun, ClientStatus: fleet.ClientComplete}},
+		}
+		if over, err := f.checkRunning(); over != done || err != nil {
+			t.Errorf("%s: over %v, %v", kind, over, err)
+		}
+	}
+}
+
 // TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations: job run waits on if
 // room is made for them, and ends with an error if no stop makes room.
 func TestFollowedOverRoom(t *testing.T) {
