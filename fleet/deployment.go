@@ -162,18 +162,18 @@ func (d *Deployment) AutoPromotes() bool {
 	return any
 }
 
-// RunningDescription is the description of the deployment while it runs.
-func (d *Deployment) RunningDescription() string {
-	waits, failed := false, false
+// RunningDescription is the description of the deployment while it runs. canaryFailed says that a canary
+// failed, and that its group has too few healthy ones. TaskGroups do not tell: as in Nomad, HealthyAllocs
+// goes on to count an allocation that was healthy and has failed.
+func (d *Deployment) RunningDescription(canaryFailed bool) string {
+	waits := false
 	for _, s := range d.TaskGroups {
-		if s.DesiredCanaries > 0 && !s.Promoted {
-			waits, failed = true, failed || s.UnhealthyAllocs > 0 && s.HealthyAllocs < s.DesiredCanaries
-		}
+		waits = waits || s.DesiredCanaries > 0 && !s.Promoted
 	}
 	switch {
 	case !waits:
 		return DescRunning
-	case failed:
+	case canaryFailed:
 		return DescFailedCanaries
 	case d.AutoPromotes():
 		return DescAutoPromotion

@@ -281,7 +281,7 @@ func (d *decision) newDeployment() *fleet.Deployment {
 			dep.TaskGroups[r.g.Name] = r.newDeploymentState()
 		}
 	}
-	dep.StatusDescription = dep.RunningDescription()
+	dep.StatusDescription = dep.RunningDescription(false)
 	return dep
 }
 

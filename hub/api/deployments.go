@@ -154,10 +154,10 @@ func countAllocation(s *api.SiteProgress, al *fleet.Alloc, d *fleet.Deployment) 
 		s.Deferred++
 	case al.JobVersion != d.JobVersion:
 		s.Waiting++
-	case al.DeploymentStatus.IsHealthy():
-		s.Healthy++
-	case al.DeploymentStatus.IsUnhealthy(), al.ClientStatus == fleet.ClientFailed:
+	case al.DeploymentStatus.IsUnhealthy(), al.ClientStatus == fleet.ClientFailed: // also one that was healthy
 		s.Failed++
+	case al.DeploymentStatus.IsHealthy() && !al.Terminal():
+		s.Healthy++
 	default:
 		s.Running++
 	}
@@ -217,7 +217,7 @@ func (a *API) promoteDeployment(r *http.Request, req api.DeploymentPromoteReques
 // pauseDeployment pauses or resumes a deployment. It commits nothing if the deployment is paused or running already.
 func (a *API) pauseDeployment(r *http.Request, req api.DeploymentPauseRequest) (any, fleet.Index, error) {
 	return a.changeDeployment(r, func(_ *state.View, d *fleet.Deployment) (state.Command, *fleet.Job, error) {
-		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: d.RunningDescription()}
+		u := fleet.DeploymentUpdate{DeploymentID: d.ID, Status: fleet.DeploymentRunning, StatusDescription: fleet.DescRunning}
 		if req.Pause {
 			u.Status, u.StatusDescription = fleet.DeploymentPaused, fleet.DescPaused
 		}

@@ -121,7 +121,7 @@ func TestNomadClientDrivesADeployment(t *testing.T) {
 }
 
 // TestProgressSaysWhatComesNext reads the time at which a deployment will fail, the result of
-// that, and its failed allocations. A canary that failed does not wait for its promotion.
+// that, and its failed allocations. A canary that failed, also one that was healthy, does not wait for its promotion.
 func TestProgressSaysWhatComesNext(t *testing.T) {
 	h, srv, client := mustServe(t)
 	first := &fleet.Job{ID: "shop", Type: fleet.JobTypeService, TaskGroups: []fleet.TaskGroup{{Name: "web", Count: 3, Tasks: []fleet.Task{{Name: "main", Driver: "sim", Env: map[string]string{"first": "yes"}}}}}}
@@ -167,10 +167,26 @@ func TestProgressSaysWhatComesNext(t *testing.T) {
 	if o := p.Outlook; o == nil || o.Deadline != nil || len(p.Failed) != 0 {
 		t.Errorf("it waits for its promotion: %+v, failed %+v", o, p.Failed)
 	}
+	requiresPromotion := func() bool {
+		t.Helper()
+		var list []api.JobStatus
+		if _, err := client.Raw().Query("/v1/jobs/statuses", &list, nil); err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		return list[0].LatestDeployment.RequiresPromotion
+	}
+	mustReport(t, h, 1, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: canary, ClientStatus: fleet.ClientFailed})
+	p = read(fleet.DescFailedCanaries)
+	if n := p.Total("web"); n != (api.SiteProgress{Failed: 1}) || len(p.Failed) != 1 || !requiresPromotion() {
+		t.Errorf("a healthy canary failed: %+v, failed %+v, requires promotion: %t", n, p.Failed, requiresPromotion())
+	}
 	if _, _, err := client.Deployments().Fail(string(id), nil); err != nil {
 		t.Fatal(err)
 	}
 	if p := read(fleet.DescRollback(fleet.DescFailedByUser, 0)); p.Outlook != nil {
 		t.Errorf("it is over: %+v", p.Outlook)
+	}
+	if requiresPromotion() {
+		t.Error("it is over, and requires its promotion")
 	}
 }

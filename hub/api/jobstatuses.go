@@ -109,18 +109,16 @@ func jobStatus(v *state.View, j *fleet.Job) api.JobStatus {
 	return s
 }
 
-// deploymentLine returns what a job's status says of a deployment, and with it whether somebody has to promote its canaries.
+// deploymentLine returns the line of a deployment in its job's status. As in Nomad, a running deployment with canaries
+// requires promotion whatever their health: StatusDescription says whether one has failed.
 func deploymentLine(d *fleet.Deployment) *api.JobStatusDeployment {
 	line := &api.JobStatusDeployment{
 		ID: d.ID, IsActive: d.Active(), JobVersion: d.JobVersion, Status: d.Status,
-		StatusDescription: d.StatusDescription, AllAutoPromote: len(d.TaskGroups) > 0,
+		StatusDescription: d.StatusDescription, RequiresPromotion: d.RequiresPromotion(),
+		AllAutoPromote: d.Status == fleet.DeploymentRunning && len(d.TaskGroups) > 0,
 	}
 	for _, g := range d.TaskGroups {
-		if g.DesiredCanaries == 0 {
-			continue
-		}
-		line.AllAutoPromote = line.AllAutoPromote && g.AutoPromote
-		line.RequiresPromotion = line.RequiresPromotion || !g.Promoted && !g.AutoPromote
+		line.AllAutoPromote = line.AllAutoPromote && (g.DesiredCanaries == 0 || g.AutoPromote)
 	}
 	return line
 }

@@ -75,6 +75,7 @@ func (c *devCluster) rollOut() {
 		s := d.TaskGroups["till"]
 		return d.JobVersion == 1 && s != nil && s.HealthyAllocs > 0 && len(s.PlacedCanaries) > 0
 	})
+	c.getRawPath("/v1/jobs/statuses") // only a running deployment requires promotion
 	_, _, err = c.Deployments().Pause(d.ID, true, nil)
 	c.mustSucceed(err)
 	_, _, err = c.Deployments().Pause(d.ID, false, nil)

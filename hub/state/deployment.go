@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,10 +19,20 @@ type deploymentRow struct {
 	added   []fleet.AllocID
 	removed map[fleet.AllocID]bool
 
+	// canaries counts the canaries that are not promoted, by group, without groups that have none to count.
+	// It is not in snapshots.
+	canaries map[string]canaryCount
+
 	// changed are the changes of allocations after the entry forgotten, for RolloutChanges. The
 	// list is shared with older rows. It is not in snapshots.
 	changed   []changedAlloc `digest:"-"`
 	forgotten fleet.Index    `digest:"-"`
+}
+
+// canaryCount counts canaries of one group.
+type canaryCount struct {
+	healthy int // those that are healthy and not terminal
+	failed  int // those that failed or are unhealthy, with those that are replaced
 }
 
 const (
@@ -60,6 +71,7 @@ func (t *tx) ownDeployment(id fleet.DeploymentID) *deploymentRow {
 	return deploymentTable.ownRow(t, idKey(id), func(r *deploymentRow) *deploymentRow {
 		c := *r
 		c.Deployment = *r.Deployment.Copy()
+		c.canaries = maps.Clone(r.canaries)
 		for name, g := range c.TaskGroups {
 			g.PlacedCanaries = slices.Clip(g.PlacedCanaries) // countJoinedAlloc appends to it
 			c.TaskGroups[name] = g
@@ -122,6 +134,9 @@ func (t *tx) setDeploymentStatus(d *deploymentRow, u fleet.DeploymentUpdate, now
 		}
 	}
 	d.Status, d.StatusDescription = u.Status, u.StatusDescription
+	if d.Status == fleet.DeploymentRunning {
+		d.StatusDescription = d.RunningDescription(d.hasFailedCanary())
+	}
 	t.deploymentChanged(d, now)
 	if d.Status == fleet.DeploymentSuccessful {
 		t.markVersionStable(&d.Deployment)
@@ -156,6 +171,7 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 				d.removed = map[fleet.AllocID]bool{}
 			}
 			d.removed[old.ID] = true
+			d.countCanary(old, -1)
 			d.noteChange(t.index, old.ID)
 		}
 		old = nil
@@ -175,7 +191,10 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	if old == nil {
 		d.added = append(d.added, new.ID)
 		t.countJoinedAlloc(&s, new)
+	} else {
+		d.countCanary(old, -1)
 	}
+	d.countCanary(new, 1)
 	was := old != nil && old.DeploymentStatus.IsHealthy()
 	wasNot := old != nil && old.DeploymentStatus.IsUnhealthy()
 	s.HealthyAllocs += boolToInt(new.DeploymentStatus.IsHealthy()) - boolToInt(was)
@@ -187,15 +206,50 @@ func (t *tx) countInDeployment(old, new *fleet.Alloc) {
 	if (progress || setback) && s.ProgressDeadline > 0 {
 		s.RequireProgressBy = time.Unix(0, new.ModifyTime).UTC().Add(s.ProgressDeadline)
 	}
-	before := d.TaskGroups[new.TaskGroup]
+	before, description := d.TaskGroups[new.TaskGroup], d.StatusDescription
 	d.TaskGroups[new.TaskGroup] = s
 	if d.RequiresPromotion() {
-		d.StatusDescription = d.RunningDescription() // it depends on the canaries' health
+		d.StatusDescription = d.RunningDescription(d.hasFailedCanary())
 	}
 	if old == nil || was != new.DeploymentStatus.IsHealthy() || wasNot != new.DeploymentStatus.IsUnhealthy() ||
-		!before.RequireProgressBy.Equal(s.RequireProgressBy) {
+		!before.RequireProgressBy.Equal(s.RequireProgressBy) || description != d.StatusDescription {
 		t.deploymentChanged(d, new.ModifyTime)
 	}
+}
+
+// countCanary adds n to the counts of an allocation, if it is a canary: 1 when it joins them, -1 when it
+// leaves.
+func (d *deploymentRow) countCanary(a *fleet.Alloc, n int) {
+	if !a.DeploymentStatus.IsCanary() {
+		return
+	}
+	c := d.canaries[a.TaskGroup]
+	if a.DeploymentStatus.IsHealthy() && !a.Terminal() {
+		c.healthy += n
+	}
+	if a.DeploymentStatus.IsUnhealthy() || a.ClientStatus == fleet.ClientFailed {
+		c.failed += n
+	}
+	if c == (canaryCount{}) {
+		delete(d.canaries, a.TaskGroup)
+		return
+	}
+	if d.canaries == nil {
+		d.canaries = map[string]canaryCount{}
+	}
+	d.canaries[a.TaskGroup] = c
+}
+
+// hasFailedCanary reports whether a group that waits for its promotion has a failed canary and too few
+// healthy ones.
+func (d *deploymentRow) hasFailedCanary() bool {
+	for name, s := range d.TaskGroups {
+		c := d.canaries[name]
+		if !s.Promoted && c.failed > 0 && c.healthy < s.DesiredCanaries {
+			return true
+		}
+	}
+	return false
 }
 
 // concernsRollout reports whether a change of an allocation has to wake the watcher of its deployment.

@@ -110,6 +110,53 @@ func TestDeploymentCountsWhatItsEdgesSay(t *testing.T) {
 	})
 }
 
+// TestCanaryThatFailsAfterItWasHealthy lets a canary fail that was healthy, and its replacement become unhealthy. The
+// deployment says so until another canary is healthy. HealthyAllocs, as in Nomad, goes on to count the one that was.
+func TestCanaryThatFailsAfterItWasHealthy(t *testing.T) {
+	for name, deadline := range map[string]time.Duration{"with a deadline": progressDeadline, "without one": 0} {
+		t.Run(name, func(t *testing.T) {
+			w := newStoreHarness(t)
+			n := w.addReadyNode("n1")
+			w.registerJob(job("shop", fleet.JobTypeService, 1))
+			d := w.startDeployment("shop", func(s *fleet.DeploymentState) { s.DesiredCanaries, s.ProgressDeadline = 1, deadline })
+			want := func(when, description string, promotable bool, healthy int) {
+				t.Helper()
+				if got := w.getDeployment(d.ID).StatusDescription; got != description {
+					t.Fatalf("%s: %q, want %q", when, got, description)
+				}
+				if got := w.webGroupState(d).HealthyAllocs; got != healthy {
+					t.Fatalf("%s: %d healthy, want %d", when, got, healthy)
+				}
+				if !promotable {
+					w.mustRefuse(fleet.CodeConflict, state.DeploymentPromote{DeploymentID: d.ID, Now: w.nowNanos()})
+				}
+			}
+			first := w.placeIn(d, n, true)
+			w.reportStatus(n, fleet.ClientRunning, first.ID)
+			w.reportHealthy(first)
+			want("it is healthy", fleet.DescNeedsPromotion, true, 1)
+			before := w.getDeployment(d.ID).ModifyIndex
+			w.reportStatus(n, fleet.ClientFailed, first.ID)
+			want("it failed", fleet.DescFailedCanaries, false, 1)
+			if w.getDeployment(d.ID).ModifyIndex == before {
+				t.Error("the deployment changed, and its index did not")
+			}
+			second := w.placeIn(d, n, true)
+			w.reportUnhealthy(second)
+			want("its replacement is unhealthy", fleet.DescFailedCanaries, false, 1)
+			for _, status := range []string{fleet.DeploymentPaused, fleet.DeploymentRunning} {
+				w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Now: w.nowNanos()})
+			}
+			want("it is resumed", fleet.DescFailedCanaries, false, 1)
+			third := w.placeIn(d, n, true)
+			w.reportHealthy(third)
+			want("another one is healthy", fleet.DescNeedsPromotion, true, 2)
+			w.mustApply(state.DeploymentPromote{DeploymentID: d.ID, Now: w.nowNanos()})
+			want("it is promoted", fleet.DescRunning, true, 2)
+		})
+	}
+}
+
 // An edge that was away neither fails a deployment nor is failed by it: when the edge is back, the progress deadline
 // begins again.
 func TestReturnGivesADeploymentTime(t *testing.T) {

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -91,21 +92,15 @@ func (t *tx) promotableGroups(d *deploymentRow, named []string) ([]string, *flee
 			return nil, fleet.Errorf(fleet.CodeInvalid, "promote deployment %s: it has no group %q", fleet.Short(d.ID), name)
 		}
 	}
-	healthy := map[string]int{}
-	for _, id := range d.allocs {
-		if a := t.currentAlloc(id); a != nil && a.DeploymentStatus.IsCanary() && a.DeploymentStatus.IsHealthy() && !a.Terminal() {
-			healthy[a.TaskGroup]++
-		}
-	}
 	var groups []string
 	for _, name := range d.Groups() {
 		s := d.TaskGroups[name]
 		switch {
 		case len(named) > 0 && !slices.Contains(named, name), s.Promoted, s.DesiredCanaries == 0:
 			continue
-		case healthy[name] < s.DesiredCanaries:
+		case d.canaries[name].healthy < s.DesiredCanaries:
 			return nil, fleet.Errorf(fleet.CodeConflict, "promote deployment %s: group %q has %d/%d healthy allocations",
-				fleet.Short(d.ID), name, healthy[name], s.DesiredCanaries).WithHint("wait until they are, or fail the deployment")
+				fleet.Short(d.ID), name, d.canaries[name].healthy, s.DesiredCanaries).WithHint("wait until they are, or fail the deployment")
 		}
 		groups = append(groups, name)
 	}
@@ -178,15 +173,24 @@ func (t *tx) deploymentDelete(c DeploymentDelete) Result {
 // active deployment at most.
 func (c *checker) checkDeployments() {
 	allocs := map[fleet.DeploymentID][]fleet.AllocID{}
+	counts := map[fleet.DeploymentID]*deploymentRow{}
 	for a := range allocTable.scanRows(c.v.txn) {
-		if a.DeploymentID != "" {
-			allocs[a.DeploymentID] = append(allocs[a.DeploymentID], a.ID)
+		if a.DeploymentID == "" {
+			continue
 		}
+		allocs[a.DeploymentID] = append(allocs[a.DeploymentID], a.ID)
+		if counts[a.DeploymentID] == nil {
+			counts[a.DeploymentID] = &deploymentRow{}
+		}
+		counts[a.DeploymentID].countCanary(&a.Alloc, 1)
 	}
 	active := map[string]fleet.DeploymentID{}
 	for d := range deploymentTable.scanRows(c.v.txn) {
 		if !slices.Equal(d.allocs, allocs[d.ID]) {
 			c.addCheckFailure("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
+		}
+		if n := counts[d.ID]; n != nil && !maps.Equal(d.canaries, n.canaries) || n == nil && len(d.canaries) > 0 {
+			c.addCheckFailure("deployment %s counts the canaries %v, want those of %+v", d.ID, d.canaries, n)
 		}
 		if d.ModifyIndex > c.applied || d.CreateIndex > d.ModifyIndex {
 			c.addCheckFailure("deployment %s has indexes %d, %d at entry %d", d.ID, d.CreateIndex, d.ModifyIndex, c.applied)

@@ -155,6 +155,7 @@ func (in *loader) deriveRows() {
 		t.updateSummaries(nil, &row.Alloc)
 		if d := deploymentTable.currentRow(t, idKey(row.DeploymentID)); d != nil {
 			d.added = append(d.added, row.ID)
+			d.countCanary(&row.Alloc, 1)
 		}
 	}
 	for _, e := range evalTable.changesInOrder(t) {
