@@ -1,10 +1,14 @@
 package cron_test
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 	_ "time/tzdata"
+
+	"pgregory.net/rapid"
 
 	"skerry/fleet"
 	"skerry/fleet/cron"
@@ -81,6 +85,19 @@ func TestCheck(t *testing.T) {
 		{"every second", fleet.Periodic{Spec: "* * * * * * *"}, "1s apart, at least 10s are needed"},
 		{"every ten seconds", fleet.Periodic{Spec: "*/10 * * * * * *"}, ""},
 		{"five seconds apart together", fleet.Periodic{Specs: []string{"0 * * * * * *", "5 * * * * * *"}}, "5s apart"},
+		{"each second of some minutes, at one hour", fleet.Periodic{Spec: "0,10,20,30-59 * 3 * * * *"}, "1s apart"},
+		{"each second after an hour", fleet.Periodic{Spec: "0-59 59 23 31 12 * *"}, "1s apart"},
+		{"over the end of a minute", fleet.Periodic{Spec: "5,55 * * * * * *"}, ""},
+		{"close over the end of a minute", fleet.Periodic{Spec: "4,55 * * * * * *"}, "9s apart"},
+		{"far apart in minutes that do not follow", fleet.Periodic{Spec: "0,55 */2 * * * * *"}, ""},
+		{"close over the end of an hour", fleet.Periodic{Spec: "0,55 0,59 3,4 * * * *"}, "5s apart"},
+		{"far apart in hours that do not follow", fleet.Periodic{Spec: "0,55 0,59 3,5 * * * *"}, ""},
+		{"close over midnight", fleet.Periodic{Spec: "0,55 0,59 0,23 * * 1,2 *"}, "5s apart"},
+		{"far apart on days that do not follow", fleet.Periodic{Spec: "0,55 0,59 0,23 * * 1,3 *"}, ""},
+		{"close together on a rare day", fleet.Periodic{Specs: []string{"0 0 12 29 2 * *", "5 0 12 * * 1 *"}}, "5s apart"},
+		{"close together over midnight", fleet.Periodic{Specs: []string{"3 0 0 * * 2 *", "58 59 23 * * 1 *"}}, "5s apart"},
+		{"on different days", fleet.Periodic{Specs: []string{"0 0 12 * * 1 *", "5 0 12 * * 2 *"}}, ""},
+		{"at the same time", fleet.Periodic{Specs: []string{"0 12 * * *", "0 */6 * * *"}}, ""},
 		{"huge", fleet.Periodic{Spec: strings.Repeat("* ", 1<<16)}, "131072 bytes"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,6 +107,51 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestCheckAgainstTheClock compares what Check says of launches that follow each other too fast with all launches of nine
+// days, by what the expressions were made of.
+func TestCheckAgainstTheClock(t *testing.T) {
+	now := time.Date(2026, 7, 1, 0, 0, 0, 0, time.UTC)
+	type fields struct{ seconds, minutes, hours, weekdays []int }
+	list := func(t *rapid.T, most int, from ...int) []int {
+		return slices.Sorted(slices.Values(rapid.SliceOfNDistinct(rapid.SampledFrom(from), 1, most, rapid.ID[int]).Draw(t, "field")))
+	}
+	text := func(numbers []int) string {
+		return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ","), "[]")
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		var p fleet.Periodic
+		var launches []int // seconds since now
+		for range rapid.IntRange(1, 3).Draw(t, "expressions") {
+			f := fields{
+				list(t, 3, 0, 3, 7, 10, 13, 25, 49, 52, 55, 59), list(t, 2, 0, 1, 2, 30, 58, 59),
+				list(t, 2, 0, 1, 12, 22, 23), list(t, 2, 0, 1, 2, 3, 4, 5, 6),
+			}
+			p.Specs = append(p.Specs, fmt.Sprintf("%s %s %s * * %s *", text(f.seconds), text(f.minutes), text(f.hours), text(f.weekdays)))
+			for day := range 9 {
+				if !slices.Contains(f.weekdays, int(now.AddDate(0, 0, day).Weekday())) {
+					continue
+				}
+				for _, h := range f.hours {
+					for _, m := range f.minutes {
+						for _, s := range f.seconds {
+							launches = append(launches, ((24*day+h)*60+m)*60+s)
+						}
+					}
+				}
+			}
+		}
+		slices.Sort(launches)
+		launches = slices.Compact(launches)
+		gap := 10
+		for i := range launches[1:] {
+			gap = min(gap, launches[i+1]-launches[i])
+		}
+		if err := cron.Check(p, now); (err != nil) != (gap < 10) || err != nil && !strings.Contains(err.Error(), "s apart") {
+			t.Fatalf("%q: %v, the smallest gap is %d s", p.Specs, err, gap)
+		}
+	})
 }
 
 func FuzzNext(f *testing.F) {
