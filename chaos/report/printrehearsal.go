@@ -157,9 +157,12 @@ func (r *Rehearsal) Summary() []string {
 		}
 	}
 	lines := []string{fmt.Sprintf("Of %s: %s.", history.Plural(len(r.Places), "instance"), strings.Join(parts, ", "))}
-	if longest >= time.Millisecond {
+	switch {
+	case longest >= time.Millisecond:
 		lines = append(lines, fmt.Sprintf("The longest that an instance was down: %s (%s).", stamp(longest), longestName))
-	} else {
+	case byFate[string(NeverStarted)] > 0: // DOWN counts from the first start
+		lines = append(lines, "No instance that started was ever down.")
+	default:
 		lines = append(lines, "No instance was ever down.")
 	}
 	if twice >= time.Millisecond {

@@ -296,11 +296,15 @@ func (l *JobLow) countDown(down []Window) {
 
 // String returns the numbers in one line.
 func (l JobLow) String() string {
+	instances := history.Plural(l.Instances, "instance")
+	if l.Most < l.Instances {
+		instances += fmt.Sprintf(", %d of which never started", l.Instances-l.Most)
+	}
 	if len(l.Below) == 0 {
-		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, history.Plural(l.Instances, "instance"), l.Least)
+		return fmt.Sprintf("%s: %s, never fewer than %d running", l.Job, instances, l.Least)
 	}
 	return fmt.Sprintf("%s: %s, at least %d running; fewer than %d for %s in all, from %s on",
-		l.Job, history.Plural(l.Instances, "instance"), l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
+		l.Job, instances, l.Least, l.Most, stamp(totalLength(l.Below)), stamp(l.Below[0].From))
 }
 
 // Rehearse reads a history to its end and returns the rehearsal of its run. everyNode are the jobs that run one
@@ -330,18 +334,36 @@ func Rehearse(r *history.Reader, everyNode ...fleet.JobID) (*Rehearsal, error) {
 		}
 		p.Allocs = append(p.Allocs, c.rehearsedAlloc(f))
 	}
-	head := func(name string) string { return strings.SplitN(name, "[", 2)[0] }
-	inOrder := func(a, b string) int { // [2] before [10]
-		return cmp.Or(cmp.Compare(head(a), head(b)), cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(places), inOrder) {
-		p := places[name]
+	for _, p := range places {
 		slices.SortFunc(p.Allocs, func(a, b RehearsedAlloc) int {
 			return cmp.Or(cmp.Compare(a.Placed, b.Placed), cmp.Compare(a.ID, b.ID))
 		})
 		out.Places = append(out.Places, *p)
 	}
+	out.sortPlaces()
 	return out, nil
+}
+
+// AddUnplaced adds those of a job's instances that never had an allocation: they never started.
+func (r *Rehearsal) AddUnplaced(job fleet.JobID, names ...string) {
+	known := map[string]bool{}
+	for _, p := range r.Places {
+		known[p.Name] = true
+	}
+	for _, name := range names {
+		if !known[name] {
+			r.Places = append(r.Places, RehearsedPlace{Name: name, Job: job})
+		}
+	}
+	r.sortPlaces()
+}
+
+// sortPlaces sorts the instances by name, [2] before [10].
+func (r *Rehearsal) sortPlaces() {
+	group := func(p RehearsedPlace) string { return strings.SplitN(p.Name, "[", 2)[0] }
+	slices.SortFunc(r.Places, func(a, b RehearsedPlace) int {
+		return cmp.Or(cmp.Compare(group(a), group(b)), cmp.Compare(len(a.Name), len(b.Name)), cmp.Compare(a.Name, b.Name))
+	})
 }
 
 // rehearsedAlloc returns the rehearsal's form of an allocation: when its tasks ran, when hubs did not see it,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -50,32 +51,56 @@ func (c rehearsal) playRehearsal(ctx context.Context, program []string) (a *repo
 	if a, err = report.Rehearse(seen, c.systemJobs()...); err != nil {
 		return a, err
 	}
-	a.Unplaced, a.Notes = unplaced, append(c.missedFaultNotes(a), c.listNotes()...)
-	if len(a.Places) == 0 && len(unplaced) == 0 {
-		unplaced = []string{"no node fits: the jobs' datacenters, node pools and constraints leave out all " + history.Plural(len(c.Fleet.Edges), "node")}
+	a.Notes = append(c.missedFaultNotes(a), c.listNotes()...)
+	if len(unplaced) > 0 {
+		removeSettledViolation(a)
 	}
-	if len(a.Places) == 0 {
-		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, errUnplaced, strings.Join(unplaced, "; "))
+	started := len(a.Places) > 0
+	c.addUnplaced(a, unplaced)
+	if !started {
+		return a, fmt.Errorf("rehearse %s: %w: %s", c.Name, errUnplaced, strings.Join(a.Unplaced, "; "))
 	}
-	removeSettledViolation(a)
 	return a, nil
+}
+
+// addUnplaced adds the instances that were never placed to the rehearsal, and the reasons, by JOB.GROUP. A
+// group that runs on each node has no instances without a node, and no blocked evaluation if no node fits.
+func (c rehearsal) addUnplaced(a *report.Rehearsal, reasons map[string]string) {
+	for _, job := range c.allJobs() {
+		for _, g := range job.TaskGroups {
+			name := groupName(job.ID, g.Name)
+			switch placed := slices.ContainsFunc(a.Places, func(p report.RehearsedPlace) bool { return strings.HasPrefix(p.Name, name+"[") }); {
+			case !job.Starts(): // its children have names of their own
+			case !fleet.RunsEverywhere(job.Type):
+				var names []string
+				for i := range g.Count {
+					names = append(names, fmt.Sprintf("%s[%d]", name, i))
+				}
+				a.AddUnplaced(job.ID, names...)
+			case !placed && reasons[name] == "":
+				reasons[name] = fmt.Sprintf("%s found no place: no node fits: the job's datacenters, node pool and constraints leave out all %s",
+					name, history.Plural(len(c.Fleet.Edges), "node"))
+			}
+		}
+	}
+	a.Unplaced = slices.Sorted(maps.Values(reasons))
 }
 
 // systemJobs returns the ids of the jobs that run one allocation on each node.
 func (c rehearsal) systemJobs() []fleet.JobID {
 	var ids []fleet.JobID
 	for _, job := range c.Jobs {
-		if job.Type == fleet.JobTypeSystem || job.Type == fleet.JobTypeSysBatch {
+		if fleet.RunsEverywhere(job.Type) {
 			ids = append(ids, job.ID)
 		}
 	}
 	return ids
 }
 
-// removeSettledViolation removes the violation that the fleet did not settle if allocations found no
-// node: then it is expected, and the answer already reports it. It sets the outcome accordingly.
+// removeSettledViolation removes the violation that the fleet did not settle. It is expected if an
+// evaluation is blocked, and the answer already reports that. It sets the outcome accordingly.
 func removeSettledViolation(a *report.Rehearsal) {
-	if len(a.Unplaced) == 0 || a.Outcome != history.Violated || len(a.Reasons) > 0 {
+	if a.Outcome != history.Violated || len(a.Reasons) > 0 {
 		return
 	}
 	a.Broken = slices.DeleteFunc(a.Broken, func(v check.Violation) bool { return v.Invariant == check.Settled })

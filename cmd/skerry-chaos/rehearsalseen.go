@@ -16,7 +16,7 @@ import (
 // copyRecordsUntil copies a history without the records after the rehearsal's end, where only
 // leftover faults are healed, but with the verdicts. unplaced describes the allocations that had found
 // no node by then. The caller closes seen.
-func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader, unplaced []string, err error) {
+func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader, unplaced map[string]string, err error) {
 	in, err := history.Open(from)
 	if err != nil {
 		return nil, nil, err
@@ -44,10 +44,10 @@ func copyRecordsUntil(from, to string, end time.Duration) (seen *history.Reader,
 	return seen, unplacedReasons(last.Evals), err
 }
 
-// unplacedReasons describes, for each blocked evaluation, the allocations that found no node, with the
-// reason.
-func unplacedReasons(evals []fleet.Evaluation) []string {
-	var out []string
+// unplacedReasons describes, by JOB.GROUP, the allocations of blocked evaluations that found no node, with
+// the reason.
+func unplacedReasons(evals []fleet.Evaluation) map[string]string {
+	out := map[string]string{}
 	for _, e := range evals {
 		if e.Status != fleet.EvalBlocked {
 			continue
@@ -58,12 +58,15 @@ func unplacedReasons(evals []fleet.Evaluation) []string {
 		}
 		for _, group := range slices.Sorted(maps.Keys(failed)) {
 			n := max(e.QueuedAllocations[group]-e.AwaitsRoom[group], failed[group].CoalescedFailures+1)
-			out = append(out, fmt.Sprintf("%d of %s.%s found no place: %s", n, e.JobID, group, placementFailure(failed[group])))
+			name := groupName(e.JobID, group)
+			out[name] = fmt.Sprintf("%d of %s found no place: %s", n, name, placementFailure(failed[group]))
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
+
+// groupName is JOB.GROUP, with which the names of the group's allocations begin.
+func groupName(job fleet.JobID, group string) string { return fmt.Sprintf("%s.%s", job, group) }
 
 // findEvaluation returns the evaluation with the id; a zero one if there is none.
 func findEvaluation(evals []fleet.Evaluation, id fleet.EvalID) fleet.Evaluation {
