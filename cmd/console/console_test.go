@@ -33,6 +33,19 @@ func TestSpan(t *testing.T) {
 	}
 }
 
+// TestLocalTime writes times where the clock on the wall is two hours ahead of UTC.
+func TestLocalTime(t *testing.T) {
+	here := time.Local
+	t.Cleanup(func() { time.Local = here })
+	time.Local = time.FixedZone("here", 2*60*60)
+	at := time.Date(2026, 6, 30, 22, 30, 0, 0, time.UTC)
+	for name, got := range map[string]string{"LocalTime": console.LocalTime(at), "LocalNano": console.LocalNano(at.UnixNano())} {
+		if got != "2026-07-01 00:30:00" {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+}
+
 func TestTable(t *testing.T) {
 	var b strings.Builder
 	table := console.Table{Heads: []string{"A", "B"}}
