@@ -22,7 +22,8 @@ func clockedCommands() []*cobra.Command {
 	var h hubd.Flags
 	hub := &cobra.Command{
 		Use: "hub", Short: "Run a hub whose clock is moved, and that tells what it applies", Args: cobra.NoArgs, Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return runExportingHub(cmd, &h) },
+		Example: `  skerry-chaos hub --clock clock --told told.jsonl --data-dir hub --name hub1 --bootstrap`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return runExportingHub(cmd, &h) },
 	}
 	h.Add(hub.Flags())
 	hub.Flags().String("told", "", "file in which the hub tells what it applies")
@@ -30,7 +31,8 @@ func clockedCommands() []*cobra.Command {
 	var e edged.Flags
 	edge := &cobra.Command{
 		Use: "edge", Short: "Run an edge whose clock is moved", Args: cobra.NoArgs, Hidden: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return e.Run(cmd.Context(), version) },
+		Example: `  skerry-chaos edge --clock clock --data-dir edge --hub 127.0.0.1:4647 --token-file token`,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return e.Run(cmd.Context(), version) },
 	}
 	e.Add(edge.Flags())
 	withClock(edge, func(f clock.File) { e.Config.Now = f.Now })

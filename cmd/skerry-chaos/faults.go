@@ -59,6 +59,9 @@ func faultsCommand(s *runFlags) *cobra.Command {
 			cfg.Kinds, err = kindsOf(kinds)
 			return err
 		})
+	c.Example = `  skerry-chaos run faults --for 10m
+  skerry-chaos run faults --for 1h --seed 17 --report chaos-report
+  skerry-chaos run faults --for 5m --kinds cut,edge-reboot --no-containers`
 	f := c.Flags()
 	f.DurationVar(&cfg.For, "for", 10*time.Minute, "how long")
 	f.Uint64Var(&cfg.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
@@ -83,6 +86,7 @@ func scenarioCommand(s *runFlags) *cobra.Command {
 			return err
 		})
 	c.Args = cobra.ExactArgs(1)
+	c.Example = `  skerry-chaos run scenario chaos/scenarios/quick-restore.yaml`
 	return c
 }
 

@@ -42,6 +42,8 @@ func pastRunCommands() []*cobra.Command {
 	page := &cobra.Command{
 		Use: "report HISTORY [PAGE]", Args: cobra.RangeArgs(1, 2),
 		Short: "Write the page of an old run again (default: report.html beside its history)",
+		Example: `  skerry-chaos report chaos-report/seed-17/history.jsonl
+  skerry-chaos report chaos-report/seed-17/history.jsonl page.html`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path := filepath.Join(filepath.Dir(args[0]), "report.html")
 			if len(args) == 2 {

@@ -116,6 +116,8 @@ func partitionCommand(s *runFlags) *cobra.Command {
 			p.Ground = g
 			return p.Run(ctx)
 		})
+	c.Example = `  skerry-chaos run partition --rounds 20
+  skerry-chaos run partition --rounds 200 --seed 23 --hubs 5 --edges 10`
 	f := c.Flags()
 	f.IntVar(&p.Rounds, "rounds", 20, "how often to break and mend")
 	f.Uint64Var(&p.Seed, "seed", uint64(time.Now().UnixNano()%1e6), "draws the faults; the same seed draws the same")
@@ -136,6 +138,9 @@ func demoCommand(s *runFlags) *cobra.Command {
 			return d.Run(ctx)
 		})
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true } // the hubs' HTTP API has to be reachable for skerry commands
+	c.Example = `  skerry-chaos demo
+  skerry-chaos demo --driver raw_exec
+  skerry-chaos demo --job examples/shop.hcl`
 	c.Flags().StringVar(&d.JobFile, "job", "", "job file to run (default: one of --examples)")
 	c.Flags().StringVar(&d.Examples, "examples", "examples", "folder with shop.hcl and shop-docker.hcl")
 	c.Flags().StringVar(&d.Driver, "driver", real.AnyDriver, "driver of the tasks: docker, raw_exec, or auto for docker if a Docker Engine answers or can be started")

@@ -30,6 +30,8 @@ func rebootCommand(s *runFlags) *cobra.Command {
 		})
 	// Each driver has a fleet of its own, and a network of namespaces can be used once.
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	c.Example = `  skerry-chaos run reboot --boots 20
+  skerry-chaos run reboot --driver raw_exec,docker --boots 5 --secrets`
 	c.Flags().StringSliceVar(&r.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, measured one after the other: "+strings.Join(real.Drivers(), ","))
 	c.Flags().IntVar(&r.Boots, "boots", 20, "number of boots of each driver")
 	c.Flags().IntVar(&r.Tasks, "tasks", 10, "number of tasks of each driver")
@@ -47,6 +49,8 @@ func healedCommand(s *runFlags) *cobra.Command {
 			h.Net, h.LocalHTTP = h.Proxy, false // the proxy counts bytes
 			return h.Run(ctx)
 		})
+	c.Example = `  skerry-chaos run healed --cut 1m
+  skerry-chaos run healed --cut 10m --allocs 100 --backoff-cap 10s`
 	c.Flags().DurationVar(&h.Cut, "cut", time.Minute, "how long the link is cut")
 	c.Flags().IntVar(&h.Allocs, "allocs", 10, "number of allocations")
 	c.Flags().DurationVar(&h.Cap, "backoff-cap", 0, "the edge's longest back-off (default: its own)")
@@ -58,6 +62,7 @@ func hubKillCommand(s *runFlags) *cobra.Command {
 	var k real.HubKill
 	c := s.groundCommand("hub-kill", "Kill the leading hub while jobs are registered; find every acknowledged one",
 		func(ctx context.Context, g real.Ground) error { k.Ground = g; return k.Run(ctx) })
+	c.Example = `  skerry-chaos run hub-kill --rate 50 --duration 20s`
 	c.Flags().IntVar(&k.Rate, "rate", 50, "jobs a second")
 	c.Flags().DurationVar(&k.Duration, "duration", 20*time.Second, "how long jobs are registered")
 	return c
@@ -78,6 +83,8 @@ func footprintCommand(s *runFlags) *cobra.Command {
 			return f.Run(ctx)
 		})
 	c.PreRun = func(*cobra.Command, []string) { s.proxy = true }
+	c.Example = `  skerry-chaos footprint --idle 1m
+  skerry-chaos footprint --driver raw_exec,docker --table docs/benchmarks.md`
 	c.Flags().StringSliceVar(&f.Drivers, "driver", []string{"raw_exec"}, "drivers of the tasks, which are divided among them: "+strings.Join(real.Drivers(), ","))
 	c.Flags().DurationVar(&f.Rest, "rest", 10*time.Second, "idle time before each measurement of memory")
 	c.Flags().DurationVar(&f.Settle, "settle", 3*time.Minute, "idle time before writes are counted: an edge writes the last acknowledgement of a start a minute after it")
@@ -107,6 +114,8 @@ func placementCommand(s *runFlags) *cobra.Command {
 			p.Ground = g
 			return p.Run(ctx)
 		})
+	c.Example = `  skerry-chaos run placement
+  skerry-chaos run placement --edges 1000 --ready-within 0 --placed-within 0`
 	f := c.Flags()
 	f.IntVar(&p.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&p.Edges, "edges", 500, "number of edges")
@@ -127,6 +136,8 @@ func registrationsCommand(s *runFlags) *cobra.Command {
 			r.Ground = g
 			return r.Run(ctx)
 		})
+	c.Example = `  skerry-chaos run registrations
+  skerry-chaos run registrations --hubs 1 --rate 1100`
 	f := c.Flags()
 	f.IntVar(&r.Hubs, "hubs", 3, "number of hubs")
 	f.IntVar(&r.Rate, "rate", 1000, "jobs a second")
@@ -144,6 +155,8 @@ func rejoinCommand(s *runFlags) *cobra.Command {
 			r.Ground = g
 			return r.Run(ctx)
 		})
+	c.Example = `  skerry-chaos run rejoin
+  skerry-chaos run rejoin --edges 100 --transitions 1000 --seed 17`
 	f := c.Flags()
 	f.IntVar(&r.Edges, "edges", 1000, "number of edges")
 	f.IntVar(&r.Transitions, "transitions", 100, "rows that each edge journals while it is cut off")

@@ -252,6 +252,7 @@ func runRehearsalCommand(s *runFlags) *cobra.Command {
 		}
 		return cfg.compareWithReal(ctx, program, g, tolerance)
 	}).RunE
+	c.Example = `  skerry-chaos run rehearsal --job examples/shop.hcl --fleet examples/fleet.yaml --cut 3@20s:40s --for 75s --heartbeat-min-ttl 5s --heartbeat-grace 5s --tolerance 15s`
 	r.addRehearseFlags(c)
 	c.Flags().DurationVar(&tolerance, "tolerance", defaultTolerance, "how far apart times may be")
 	return c
