@@ -24,7 +24,7 @@ func statusCommand(s *command.Session) *cobra.Command {
 		None: "There are no jobs.", Heads: []string{"ID", "TYPE", "PRIORITY", "STATUS", "ALLOCATIONS", "SUBMITTED"},
 		Namespace: func(j api.JobStub) string { return j.Namespace },
 		Row: func(j api.JobStub) []any {
-			return []any{j.ID, j.Type, j.Priority, statusWord(j.Status, j.Stop), summaryLine(j.JobSummary), console.SinceNano(j.SubmitTime)}
+			return []any{j.ID, j.Type, j.Priority, stubStatus(j), summaryLine(j.JobSummary), console.SinceNano(j.SubmitTime)}
 		},
 	}.Write)
 	one := command.Show(s, readDetails, func(out *console.Output, d jobDetails) { d.writeDetails(out, show) })
@@ -57,11 +57,34 @@ var evaluations = console.List[fleet.Evaluation]{
 	},
 }
 
-func statusWord(status string, stopped bool) string {
-	if stopped {
-		status += " (stopped)"
+// stubStatus is the status of a job in lists, for people.
+func stubStatus(j api.JobStub) string { return statusWord(j.Status, j.Type, j.Stop, j.JobSummary) }
+
+// statusWord is the status of a job for people. A batch job all of whose allocations have completed is complete; in
+// Nomad's API, which programs read, it is dead.
+func statusWord(status, jobType string, stopped bool, s *fleet.JobSummary) string {
+	switch {
+	case stopped:
+		return status + " (stopped)"
+	case status == fleet.JobStatusDead && fleet.RunsToCompletion(jobType) && hasCompleted(s):
+		return fleet.ClientComplete
 	}
 	return status
+}
+
+// hasCompleted reports whether a job had allocations, and all of them are complete.
+func hasCompleted(s *fleet.JobSummary) bool {
+	if s == nil {
+		return false
+	}
+	complete := 0
+	for _, g := range s.Summary {
+		if g != (fleet.TaskGroupSummary{Complete: g.Complete}) {
+			return false
+		}
+		complete += g.Complete
+	}
+	return complete > 0
 }
 
 func readDetails(c *command.Call) (d jobDetails, err error) {
@@ -153,7 +176,7 @@ func (d *jobDetails) writeDetails(out *console.Output, show statusFlags) {
 	t.Add("Type", j.Type)
 	t.Add("Priority", j.Priority)
 	t.Add("Where", fmt.Sprintf("datacenters %s, pool %s", strings.Join(j.Datacenters, ", "), j.NodePool))
-	t.Add("Status", console.WithReason(statusWord(j.Status, j.Stop), j.StatusDescription))
+	t.Add("Status", console.WithReason(statusWord(j.Status, j.Type, j.Stop, &d.Summary), j.StatusDescription))
 	t.Add("Version", fmt.Sprintf("%d, submitted %s", j.Version, console.LocalNano(j.SubmitTime)))
 	if p := d.Deployment; p != nil && !p.Deployment.Active() {
 		t.Add("Last rollout", fmt.Sprintf("%s, of version %d: %s: %s", console.ID(p.Deployment.ID), p.Deployment.JobVersion,
@@ -244,7 +267,7 @@ func (d *jobDetails) writeChildren(out *console.Output) {
 	}
 	t := console.NewTable(strings.ToUpper(made), "STATUS", "ALLOCATIONS", "SUBMITTED")
 	for _, c := range d.Children {
-		t.Add(c.ID, c.Status, summaryLine(c.JobSummary), console.SinceNano(c.SubmitTime))
+		t.Add(c.ID, stubStatus(c), summaryLine(c.JobSummary), console.SinceNano(c.SubmitTime))
 	}
 	out.Table(t)
 }

@@ -23,6 +23,31 @@ func TestRetiredIsShownWithAll(t *testing.T) {
 	}
 }
 
+// TestFinishedJobsAreComplete lists jobs: a batch job all of whose allocations have completed is complete, and any other that
+// does not run is dead.
+func TestFinishedJobsAreComplete(t *testing.T) {
+	counts := func(g fleet.TaskGroupSummary) *fleet.JobSummary {
+		return &fleet.JobSummary{Summary: map[string]fleet.TaskGroupSummary{"g": g}}
+	}
+	for name, tc := range map[string]struct {
+		job  api.JobStub
+		want string
+	}{
+		"batch":    {api.JobStub{Type: fleet.JobTypeBatch, JobSummary: counts(fleet.TaskGroupSummary{Complete: 2})}, "complete"},
+		"sysbatch": {api.JobStub{Type: fleet.JobTypeSysBatch, JobSummary: counts(fleet.TaskGroupSummary{Complete: 1})}, "complete"},
+		"stopped":  {api.JobStub{Type: fleet.JobTypeBatch, Stop: true, JobSummary: counts(fleet.TaskGroupSummary{Complete: 2})}, "dead (stopped)"},
+		"failed":   {api.JobStub{Type: fleet.JobTypeBatch, JobSummary: counts(fleet.TaskGroupSummary{Complete: 1, Failed: 1})}, "dead"},
+		"nothing":  {api.JobStub{Type: fleet.JobTypeBatch, JobSummary: counts(fleet.TaskGroupSummary{})}, "dead"},
+		"unknown":  {api.JobStub{Type: fleet.JobTypeBatch}, "dead"},
+		"service":  {api.JobStub{Type: fleet.JobTypeService, JobSummary: counts(fleet.TaskGroupSummary{Complete: 2})}, "dead"},
+	} {
+		tc.job.Status = fleet.JobStatusDead
+		if got := stubStatus(tc.job); got != tc.want {
+			t.Errorf("%s: %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
 // TestLaunchesAreShown says of each allocation that a node launches what its last launch was.
 func TestLaunchesAreShown(t *testing.T) {
 	var b strings.Builder
