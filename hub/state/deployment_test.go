@@ -144,6 +144,9 @@ func TestCanaryThatFailsAfterItWasHealthy(t *testing.T) {
 			second := w.placeIn(d, n, true)
 			w.reportUnhealthy(second)
 			want("its replacement is unhealthy", fleet.DescFailedCanaries, false, 1)
+			if err := w.store.Restore(bytes.NewReader(mustPersist(t, w.store))); err != nil { // canaries are counted again
+				t.Fatal(err)
+			}
 			for _, status := range []string{fleet.DeploymentPaused, fleet.DeploymentRunning} {
 				w.mustApply(state.DeploymentStatus{Update: fleet.DeploymentUpdate{DeploymentID: d.ID, Status: status}, Now: w.nowNanos()})
 			}

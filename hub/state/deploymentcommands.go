@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -189,8 +190,8 @@ func (c *checker) checkDeployments() {
 		if !slices.Equal(d.allocs, allocs[d.ID]) {
 			c.addCheckFailure("deployment %s lists %v and has %v", d.ID, d.allocs, allocs[d.ID])
 		}
-		if n := counts[d.ID]; n != nil && !maps.Equal(d.canaries, n.canaries) || n == nil && len(d.canaries) > 0 {
-			c.addCheckFailure("deployment %s counts the canaries %v, want those of %+v", d.ID, d.canaries, n)
+		if want := cmp.Or(counts[d.ID], &deploymentRow{}).canaries; !maps.Equal(d.canaries, want) {
+			c.addCheckFailure("deployment %s counts the canaries %v and has %v", d.ID, d.canaries, want)
 		}
 		if d.ModifyIndex > c.applied || d.CreateIndex > d.ModifyIndex {
 			c.addCheckFailure("deployment %s has indexes %d, %d at entry %d", d.ID, d.CreateIndex, d.ModifyIndex, c.applied)
