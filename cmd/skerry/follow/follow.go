@@ -237,12 +237,18 @@ func (f *followedJob) checkRunning() (bool, error) {
 		why = append(why, f.missingLines(g, t)...)
 	}
 	switch {
-	case done:
+	case done, f.hasNoNode():
 		return true, nil
 	case pending > 0 || f.awaitsCapacity() || len(why) == 0:
 		return false, nil
 	}
 	return true, f.waitingError("", why...)
+}
+
+// hasNoNode reports whether the job is for every node that suits it, and none does now.
+func (f *followedJob) hasNoNode() bool {
+	return fleet.RunsEverywhere(f.job.Type) && len(f.placementFailures()) == 0 &&
+		!slices.ContainsFunc(f.allocs, func(a api.AllocStub) bool { return a.JobVersion == f.job.Version })
 }
 
 // missingLines says what keeps a group from being complete.
@@ -299,6 +305,9 @@ func (f *followedJob) endSummary() string {
 			f.eval.JobID, console.Count(away, "allocation"))
 	case f.job == nil || f.job.Stop:
 		return fmt.Sprintf("Job %q is stopped.", f.eval.JobID)
+	}
+	if f.hasNoNode() {
+		return fmt.Sprintf("Job %q is registered, version %d. No node suits it now; each that joins or returns gets it.", f.job.ID, f.job.Version)
 	}
 	if fleet.RunsToCompletion(f.job.Type) && f.hasCompleted() {
 		return fmt.Sprintf("Job %q is complete, version %d.", f.job.ID, f.job.Version)

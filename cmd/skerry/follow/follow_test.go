@@ -16,7 +16,7 @@ import (
 // completed is called complete, and not running.
 func TestWhatHasEndedIsComplete(t *testing.T) {
 	alloc := func(status string) api.AllocStub {
-		return api.AllocStub{DesiredStatus: fleet.DesiredRun, ClientStatus: status}
+		return api.AllocStub{DesiredStatus: fleet.DesiredRun, ClientStatus: status, JobVersion: 3}
 	}
 	retired := alloc(fleet.ClientFailed)
 	retired.Retired = true
@@ -31,7 +31,7 @@ func TestWhatHasEndedIsComplete(t *testing.T) {
 		{fleet.JobTypeBatch, []api.AllocStub{alloc(fleet.ClientComplete), alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 		{fleet.JobTypeService, []api.AllocStub{alloc(fleet.ClientRunning)}, `Job "j" runs, version 3.`},
 	} {
-		f := &followedJob{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, allocs: tc.allocs}
+		f := &followedJob{job: &fleet.Job{ID: "j", Type: tc.kind, Version: 3}, eval: &fleet.Evaluation{}, allocs: tc.allocs}
 		if got := f.endSummary(); got != tc.want {
 			t.Errorf("%s: %s", tc.kind, got)
 		}
@@ -51,6 +51,26 @@ func TestFollowedToCompletion(t *testing.T) {
 		}
 		if over, err := f.checkRunning(); over != done || err != nil {
 			t.Errorf("%s: over %v, %v", kind, over, err)
+		}
+	}
+}
+
+// TestFollowedWithoutANode follows a job for every node while no node suits it, or suits its newest version: there is nothing
+// to wait for.
+func TestFollowedWithoutANode(t *testing.T) {
+	older := []api.AllocStub{{TaskGroup: "g", DesiredStatus: fleet.DesiredStop, ClientStatus: fleet.ClientComplete, JobVersion: 1}}
+	for kind, done := range map[string]bool{
+		fleet.JobTypeBatch: false, fleet.JobTypeSysBatch: true, fleet.JobTypeService: false, fleet.JobTypeSystem: true,
+	} {
+		for _, allocs := range [][]api.AllocStub{nil, older} {
+			f := &followedJob{
+				job:  &fleet.Job{ID: "j", Type: kind, Version: 2, TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1}}},
+				eval: &fleet.Evaluation{}, allocs: allocs,
+			}
+			over, err := f.checkRunning()
+			if over != done || err != nil || done != strings.Contains(f.endSummary(), "No node suits it now") {
+				t.Errorf("%s: over %v, %v, %s", kind, over, err, f.endSummary())
+			}
 		}
 	}
 }
