@@ -95,13 +95,12 @@ func (l *Liveness) lastContactLocked(d deadline) time.Time {
 	return c.at
 }
 
-// stopLeading drops all deadlines and leases.
+// stopLeading drops all deadlines. Leases that this hub granted as a leader do not count when it leads again.
 func (l *Liveness) stopLeading() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.leading = false
 	l.deadlines = newDeadlines()
-	clear(l.leases)
 }
 
 // resetDeadlineTimer sets the timer to the earliest deadline, but at least minCommitInterval after the
