@@ -571,6 +571,52 @@ func TestUnknownKillSignal(t *testing.T) {
 	})
 }
 
+// busyStop is a driver whose first stop fails. It notes the signals.
+type busyStop struct {
+	drivers.Driver
+	signals []string
+}
+
+type busyStopTask struct {
+	drivers.Task
+	d *busyStop
+}
+
+func (d *busyStop) Recover(ctx context.Context, cfg drivers.TaskConfig, h drivers.Handle) (drivers.Task, error) {
+	t, err := d.Driver.Recover(ctx, cfg, h)
+	return busyStopTask{t, d}, err
+}
+
+func (t busyStopTask) Stop(ctx context.Context, signal string, timeout time.Duration) error {
+	if t.d.signals = append(t.d.signals, signal); len(t.d.signals) == 1 {
+		return errors.New("the daemon is busy")
+	}
+	return t.Task.Stop(ctx, signal, timeout)
+}
+
+// TestStopThatFails: a driver that cannot stop a task is asked again, a second later and with the same signal.
+func TestStopThatFails(t *testing.T) {
+	interrupted := task("a", nil)
+	interrupted.KillSignal = "SIGINT"
+	inVirtualTime(t, allocOf(fleet.JobTypeService, nil, interrupted), func(m *machine) {
+		f := m.newFactory()
+		d := &busyStop{Driver: f.Drivers[sim.Name]}
+		f.Drivers[sim.Name] = d
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := m.startRunner(r)
+		synctest.Wait()
+		began := time.Now()
+		a.Stop("")
+		a.mustEnd()
+		if took := time.Since(began); took != time.Second || !slices.Equal(d.signals, []string{"SIGINT", "SIGINT"}) {
+			t.Errorf("%v within %s", d.signals, took)
+		}
+	})
+}
+
 func repeat(n int, lines ...string) []string {
 	var out []string
 	for range n {
