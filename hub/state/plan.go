@@ -160,9 +160,6 @@ func (t *tx) placeAlloc(p *fleet.Alloc, c Plan, w *pendingEvals) {
 	a.Job, a.JobHash, a.JobVersion = job, job.SpecHash, job.Version
 	a.ClientStatus, a.ClientDescription, a.ReportedStatus = fleet.ClientPending, "", ""
 	a.TaskStates, a.AllocStates, a.DesiredTransition = nil, nil, fleet.DesiredTransition{}
-	if a.DesiredStatus == "" {
-		a.DesiredStatus = fleet.DesiredRun
-	}
 	if a.EvalID == "" {
 		a.EvalID = c.EvalID
 	}
