@@ -107,28 +107,46 @@ func TestDrawnFaultsAreManyAndOfAllKinds(t *testing.T) {
 // TestDrawnJobsClaimResources checks that jobs of many seeds have ports, cores, devices and a max_run_duration, so that
 // the checkers of these see some.
 func TestDrawnJobsClaimResources(t *testing.T) {
+	requireDrawnJobs(t, map[string]func(j schedule.Job) bool{
+		"dynamic ports":    func(j schedule.Job) bool { return j.Ports > 0 },
+		"a static port":    func(j schedule.Job) bool { return j.Port > 0 },
+		"cores":            func(j schedule.Job) bool { return j.Cores > 0 },
+		"devices":          func(j schedule.Job) bool { return j.Devices > 0 },
+		"max_run_duration": func(j schedule.Job) bool { return j.MaxRun > 0 },
+	})
+}
+
+// TestDrawnBatchJobs checks that tasks of batch jobs end with success and with an error, and that hubs launch periodic jobs,
+// with prohibit_overlap and without it.
+func TestDrawnBatchJobs(t *testing.T) {
+	ends := func(j schedule.Job) bool { return j.Type == fleet.JobTypeBatch && j.Every == 0 && j.Task.RunFor > 0 }
+	launched := func(j schedule.Job) bool { return j.Type == fleet.JobTypeBatch && j.Every > 0 && !j.AtEdge }
+	requireDrawnJobs(t, map[string]func(j schedule.Job) bool{
+		"a task that succeeds":                 func(j schedule.Job) bool { return ends(j) && j.Task.ExitCode == 0 },
+		"a task that fails":                    func(j schedule.Job) bool { return ends(j) && j.Task.ExitCode != 0 },
+		"launches by hubs":                     func(j schedule.Job) bool { return launched(j) && !j.NoOverlap },
+		"launches by hubs that do not overlap": func(j schedule.Job) bool { return launched(j) && j.NoOverlap },
+	})
+}
+
+// requireDrawnJobs wants each property to be one of at least every tenth seed's jobs.
+func requireDrawnJobs(t *testing.T, properties map[string]func(j schedule.Job) bool) {
+	t.Helper()
 	const seeds = 50
-	claims := map[string]int{}
-	count := func(claim string, drawn bool) {
-		if drawn {
-			claims[claim]++
-		}
-	}
+	drawn := map[string]int{}
 	for seed := range uint64(seeds) {
 		for _, j := range schedule.Draw(seed, schedule.Shape{}).Jobs {
-			count("dynamic ports", j.Ports > 0)
-			count("a static port", j.Port > 0)
-			count("cores", j.Cores > 0)
-			count("devices", j.Devices > 0)
-			count("max_run_duration", j.MaxRun > 0)
+			for property, has := range properties {
+				drawn[property] += count(has(j))
+			}
 		}
 	}
-	for _, claim := range []string{"dynamic ports", "a static port", "cores", "devices", "max_run_duration"} {
-		if claims[claim] < seeds/10 {
-			t.Errorf("%s: drawn for %d jobs in %d seeds", claim, claims[claim], seeds)
+	for property := range properties {
+		if drawn[property] < seeds/10 {
+			t.Errorf("%s: drawn for %d jobs in %d seeds", property, drawn[property], seeds)
 		}
 	}
-	t.Log(claims)
+	t.Log(drawn)
 }
 
 // TestOverlapRules holds Validate against a model that looks at every moment: what is
