@@ -44,6 +44,17 @@ func TestExcused(t *testing.T) {
 			p.advanceTime(65 * time.Second)
 			p.e.linked = true
 		}},
+		{"a node is ready with the head of its session, and a newer row follows", nil, func(p *violationHarness) {
+			p.disconnectEdge()
+			p.journalHealthRow(1)
+			p.openSession(p.e)
+			p.journalHealthRow(2)
+			b := p.unappliedBatch(p.e)
+			b.Rows, b.Applied = b.Rows[:len(b.Rows)-1], b.Applied-1
+			p.applyBatch(p.e, b)
+			p.sendRows(p.e)
+			p.commitClientStatus(p.id, fleet.ClientRunning)
+		}},
 		{"a hub was seen before a node became ready, and is not seen any more", nil, func(p *violationHarness) {
 			p.disconnectEdge()()
 			p.e.status = fleet.NodeInitializing

@@ -211,9 +211,9 @@ func (t *fleetModel) observeProcess(e *told, what string) {
 	t.feedObservation(check.Observation{Process: p})
 }
 
-// snapshot is the fleet at the end.
+// finishRun ends the run with the last snapshot.
 func (t *fleetModel) finishRun() []check.Violation {
-	return t.m.Finish(t.at, check.FleetSnapshot{})
+	return t.m.Finish(t.at, t.last)
 }
 
 func (t *fleetModel) mustFindOnly(want check.Invariant) {

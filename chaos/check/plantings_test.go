@@ -77,6 +77,10 @@ func onMachines() []violationCase {
 			p.journalStatus(p.e, p.id, fleet.ClientPending, fleet.TaskRestarting)
 			p.sendRows(p.e)
 		}},
+		{"an edge reports a status that only hubs give", check.LegalHistory, nil, func(p *violationHarness) {
+			p.journalStatus(p.e, "another", fleet.ClientLost, fleet.TaskTerminated)
+			p.sendRows(p.e)
+		}},
 		{"a task that is dead is pending again", check.LegalHistory, nil, func(p *violationHarness) {
 			p.journalTaskState(fleet.TaskDead)
 			p.journalTaskState(fleet.TaskPending)
@@ -164,6 +168,9 @@ func inDecisions() []violationCase {
 		{"an evaluation is pending for ever", check.EvaluationsEnd, nil, func(p *violationHarness) {
 			p.applyEntry("job_register", &check.Effects{Evals: []fleet.Evaluation{{ID: "eval", JobID: "job", Status: fleet.EvalPending}}})
 			p.advanceTime(40 * time.Second)
+		}},
+		{"one is pending at the end", check.EvaluationsEnd, nil, func(p *violationHarness) {
+			p.last.Hubs = []check.Hub{{Name: "hub-1", Evals: []fleet.Evaluation{{ID: "eval", JobID: "job", Status: fleet.EvalPending}}}}
 		}},
 		{"a delayed one is pending after its time", check.EvaluationsEnd, nil, func(p *violationHarness) {
 			p.applyEntry("plan", &check.Effects{Evals: []fleet.Evaluation{{

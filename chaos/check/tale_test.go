@@ -26,6 +26,7 @@ type fleetModel struct {
 	evals  []fleet.Evaluation // not over
 	// deployments are those that go on.
 	deployments []fleet.Deployment
+	last        check.FleetSnapshot // of the end of the run
 	faults      int
 	drawn       int
 	// mutate changes an observation before it is told; nil: none.

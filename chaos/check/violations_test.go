@@ -172,6 +172,36 @@ func inJournals() []violationCase {
 			p.applyBatch(p.e, b)
 			p.sendRows(p.e)
 		}},
+		{"a row of the journal becomes another one", check.ExactlyOnce, nil, func(p *violationHarness) {
+			p.journalHealthRow(1)
+			p.advanceTime(time.Second)
+			p.e.looked--
+			p.e.rows[p.e.looked].Kind = fleet.TransitionCheck
+			p.advanceTime(time.Second)
+			p.sendRows(p.e)
+		}},
+		{"a part of a batch is applied", check.ExactlyOnce, nil, func(p *violationHarness) {
+			p.journalHealthRow(1)
+			p.journalHealthRow(2)
+			b := p.unappliedBatch(p.e)
+			b.Applied--
+			p.applyBatch(p.e, b)
+			p.sendRows(p.e)
+		}},
+		{"more counts as applied than its batch has", check.Sequence, nil, func(p *violationHarness) {
+			p.journalHealthRow(1)
+			b := p.unappliedBatch(p.e)
+			b.Applied++
+			p.applyBatch(p.e, b)
+			p.e.applied--
+		}},
+		{"a batch sets the applied row back", check.NeverBack, nil, func(p *violationHarness) {
+			p.journalHealthRow(1)
+			b := p.unappliedBatch(p.e)
+			b.Applied -= 2
+			p.applyBatch(p.e, b)
+			p.e.applied += 2
+		}},
 		{"more counts as applied than was sent", check.Sequence, nil, func(p *violationHarness) {
 			p.e.applied += 2
 			p.journalHealthRow(1)
@@ -207,6 +237,16 @@ func inSessions() []violationCase {
 			p.mutateHub("hub-1", func(a *check.Applied) { a.Effects.Opened.Status = fleet.NodeReady })
 			p.openSession(p.e)
 			p.mutate = nil
+			p.sendRows(p.e)
+		}},
+		{"a batch makes a node ready one row before the head of its session", check.HeartbeatFirst, nil, func(p *violationHarness) {
+			p.disconnectEdge()
+			p.journalHealthRow(1)
+			p.journalHealthRow(2)
+			p.openSession(p.e)
+			b := p.unappliedBatch(p.e)
+			b.Rows, b.Applied = b.Rows[:len(b.Rows)-1], b.Applied-1
+			p.applyBatch(p.e, b)
 			p.sendRows(p.e)
 		}},
 		{"an edge sends rows before its heartbeat", check.HeartbeatFirst, nil, func(p *violationHarness) {
