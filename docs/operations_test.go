@@ -66,6 +66,8 @@ var (
 	commandLine = regexp.MustCompile(`^(\S+)# (.+)$`)
 	// promptLine is an indented line that looks like a command, of a machine or of a person.
 	promptLine = regexp.MustCompile(`^[a-z0-9-]+[#$%] `)
+	// programLine is an indented line that begins with a program of ours, without the prompt of a machine.
+	programLine = regexp.MustCompile(`^(sudo )?(skerry|skerry-edge|skerry-chaos|systemctl|make)\b`)
 )
 
 // notRun are the beginnings of commands that the test does not run, each with the reason.
@@ -115,6 +117,8 @@ func readSteps(tb testing.TB, page string) []step {
 			open = false
 		} else if open {
 			steps[len(steps)-1].body += text + "\n"
+		} else if programLine.MatchString(text) {
+			tb.Errorf("operations.md:%d: %q has no prompt: it is run on no machine", at, text)
 		}
 	}
 	return steps
@@ -126,14 +130,19 @@ type machine struct {
 	namespaceHolder *exec.Cmd
 }
 
-// TestReadStepsRefusesUnknownPrompts reads commands of nobody that the test knows.
+// TestReadStepsRefusesUnknownPrompts reads commands that would be run on no machine.
 func TestReadStepsRefusesUnknownPrompts(t *testing.T) {
 	for line, unknown := range map[string]bool{
-		"hub1# skerry node status":     false,
-		"operator$ ssh -L 1:h:1 hub1":  false,
-		"operator$ skerry node status": true,
-		"hub9# skerry node status":     true,
-		"% skerry node status":         false, // no prompt: output
+		"hub1# skerry node status":                      false,
+		"operator$ ssh -L 1:h:1 hub1":                   false,
+		"operator$ skerry node status":                  true,
+		"hub9# skerry node status":                      true,
+		"% skerry node status":                          false, // no prompt: output
+		"skerry node status":                            true,
+		"skerry-edge --config FILE":                     true,
+		"sudo systemctl restart x":                      true,
+		"skerry_hub_nodes 3":                            false, // a metric
+		"# file /etc/f on hub1\n    skerry node status": false, // a line of the file
 	} {
 		var r promptRecorder
 		readSteps(&r, "text\n\n    "+line+"\n")
