@@ -296,7 +296,7 @@ func TestTheTimeIsSavedForTheShortestLimit(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}
 		n.wants["a"] = want("a", 20*time.Minute)
 		aged := want("b", 0)
-		aged.Alloc.Job.TaskGroups[0].Tasks[0].Templates = []fleet.Template{{MaxAge: 5 * time.Minute}}
+		aged.Alloc.Job.TaskGroups[0].Tasks[0].Templates = []fleet.Template{{MaxAge: 5 * time.Minute}, {}}
 		n.wants["b"] = aged
 		n.lastHeartbeat, n.uncounted = time.Now(), 90*time.Second
 		l := mustStartAgent(t, n, f, nil)

@@ -143,21 +143,27 @@ func TestLogThatIsGoneIsNoticed(t *testing.T) {
 	}
 }
 
-// TestDamagedTwice: rows without a valid number stay such rows after a second damage.
+// TestDamagedTwice: rows without a valid number stay such rows after a second damage. One that follows the first damage is told
+// apart from it.
 func TestDamagedTwice(t *testing.T) {
-	j, cfg := mustLoseRows(t, func(path string) { mustRemove(t, path) })
-	for range 3 {
-		mustRecord(t, j, status(0, fleet.ClientRunning))
-	}
-	mustClose(t, j)
-	mustAlter(t, cfg.Path, "UPDATE rows SET body = zeroblob(30) WHERE seq = 2")
-	j = mustOpen(t, cfg)
-	if err := j.Rebase(context.Background(), 17, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	wantLines(t, j, "18 gap 0", "19 alloc", "20 gap 1", "21 alloc")
-	if q := j.Quarantined(); len(q) != 2 {
-		t.Errorf("quarantined: %+v", q)
+	for altered, want := range map[int][]string{
+		1: {"18 gap 0", "19 gap 1", "20 alloc", "21 alloc"},
+		2: {"18 gap 0", "19 alloc", "20 gap 1", "21 alloc"},
+	} {
+		j, cfg := mustLoseRows(t, func(path string) { mustRemove(t, path) })
+		for range 3 {
+			mustRecord(t, j, status(0, fleet.ClientRunning))
+		}
+		mustClose(t, j)
+		mustAlter(t, cfg.Path, fmt.Sprint("UPDATE rows SET body = zeroblob(30) WHERE seq = ", altered))
+		j = mustOpen(t, cfg)
+		if err := j.Rebase(context.Background(), 17, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		wantLines(t, j, want...)
+		if q := j.Quarantined(); len(q) != 2 {
+			t.Errorf("quarantined: %+v", q)
+		}
 	}
 }
 
