@@ -2,6 +2,9 @@ package journal
 
 import "context"
 
+// IsDamageCode reports whether an extended result code of SQLite means damage.
+var IsDamageCode = isDamageCode
+
 // DecodeState decodes a state as Open does.
 var DecodeState = decodeState
 

@@ -140,6 +140,26 @@ func TestAlteredRowBehindAHole(t *testing.T) {
 	mustReadAll(t, j)
 }
 
+// TestResultCodesOfDamage: only damage sets a database aside, and not a disk that is full or fails at a write. The codes are
+// those of sqlite.org/rescode.html.
+func TestResultCodesOfDamage(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code   int
+		damage bool
+	}{
+		"SQLITE_ERROR": {1, true}, "SQLITE_CORRUPT": {11, true}, "SQLITE_NOTADB": {26, true}, "SQLITE_CORRUPT_INDEX": {779, true},
+		"SQLITE_IOERR_READ": {266, true}, "SQLITE_IOERR_SHORT_READ": {522, true}, "SQLITE_IOERR_CORRUPTFS": {8458, true},
+		"SQLITE_IOERR": {10, false}, "SQLITE_IOERR_WRITE": {778, false}, "SQLITE_IOERR_FSYNC": {1034, false},
+		"SQLITE_PERM": {3, false}, "SQLITE_BUSY": {5, false}, "SQLITE_BUSY_RECOVERY": {261, false}, "SQLITE_LOCKED": {6, false},
+		"SQLITE_NOMEM": {7, false}, "SQLITE_READONLY_DIRECTORY": {1544, false}, "SQLITE_FULL": {13, false},
+		"SQLITE_CANTOPEN": {14, false}, "SQLITE_AUTH": {23, false},
+	} {
+		if got := journal.IsDamageCode(tc.code); got != tc.damage {
+			t.Errorf("%s: damage %v", name, got)
+		}
+	}
+}
+
 // TestDamagedFreePages: no row is on such a page, and the next ones to be written would be.
 func TestDamagedFreePages(t *testing.T) {
 	m, path := newMachine(), dbPath(t)

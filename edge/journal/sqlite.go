@@ -343,16 +343,26 @@ func sqliteCode(err error) (primary, extended int) {
 func isDamage(err error) bool {
 	var system *fs.PathError
 	var known *fleet.Error
-	switch primary, extended := sqliteCode(err); {
+	switch {
 	case errors.Is(err, errDamaged):
 		return true
 	case errors.As(err, &system), errors.As(err, &known):
 		return false
-	case primary == sqliteIO:
-		return extended == sqliteIORead || extended == sqliteIOShortRead || extended == sqliteIOCorruptFS
-	default:
-		return !slices.Contains([]int{sqlitePerm, sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly, sqliteFull, sqliteCantOpen, sqliteAuth}, primary)
 	}
+	_, extended := sqliteCode(err)
+	return isDamageCode(extended)
+}
+
+// isDamageCode reports whether an extended result code means that the database itself is damaged. A failure to write or to
+// flush means that the disk is.
+func isDamageCode(extended int) bool {
+	switch extended & 0xff {
+	case sqliteIO:
+		return slices.Contains([]int{sqliteIORead, sqliteIOShortRead, sqliteIOCorruptFS}, extended)
+	case sqlitePerm, sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly, sqliteFull, sqliteCantOpen, sqliteAuth:
+		return false
+	}
+	return true
 }
 
 // isCorrupt reports whether SQLite found that the file is not a sound database. A statement that only does not
