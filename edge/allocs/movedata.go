@@ -345,15 +345,11 @@ func (a *Allocs) noteFailedCopy(ctx context.Context, w journal.DesiredAlloc, fro
 	d.failed++
 	failed := d.failed
 	a.moving.mu.Unlock()
-	text := reason.Error()
-	if hint := fleet.AsError(reason).Hint; hint != "" {
-		text += " (" + hint + ")"
-	}
 	if fleet.CodeOf(reason) == fleet.CodeInvalid || failed >= dataAttempts {
-		message := fmt.Sprintf("begins without the data of allocation %s, which stays on its edge for now: %s", fleet.Short(from), text)
+		message := fmt.Sprintf("begins without the data of allocation %s, which stays on its edge for now: %v", fleet.Short(from), reason)
 		return errors.Join(reason, a.settleData(ctx, w, message))
 	}
-	message := fmt.Sprintf("copy %d of %d of the data of allocation %s was not completed: %s", failed, dataAttempts, fleet.Short(from), text)
+	message := fmt.Sprintf("copy %d of %d of the data of allocation %s was not completed: %v", failed, dataAttempts, fleet.Short(from), reason)
 	if err := a.cfg.Journal.Record(ctx, dataRows(&w.Alloc, message)...); err != nil {
 		return errors.Join(reason, fmt.Errorf("record that: %w", err))
 	}
