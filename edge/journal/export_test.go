@@ -26,3 +26,8 @@ func Steps() []string {
 func (j *Journal) Execute(ctx context.Context, statement string) error {
 	return j.submitOp(ctx, &op{read: func(d *database) error { return d.execStatement(statement) }})
 }
+
+// VerifyIntegrity checks the open database as Config.Paranoid does after each commit.
+func (j *Journal) VerifyIntegrity(ctx context.Context) error {
+	return j.submitOp(ctx, &op{read: func(d *database) error { return d.verifyIntegrity() }})
+}

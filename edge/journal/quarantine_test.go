@@ -160,6 +160,30 @@ func TestResultCodesOfDamage(t *testing.T) {
 	}
 }
 
+// TestVerifyIntegrity alters rows of an open journal, as a mistake in its statements could.
+func TestVerifyIntegrity(t *testing.T) {
+	for statement, want := range map[string]string{
+		"": "",
+		"UPDATE rows SET seq = 30 WHERE seq = 20":                                      "it has row 30 where row 20 should be",
+		"UPDATE rows SET body = (SELECT body FROM rows WHERE seq = 11) WHERE seq = 12": "row 12 says that it is row 11",
+		"UPDATE rows SET hash = zeroblob(16) WHERE seq = 12":                           "row 12 does not fit the chain",
+	} {
+		m, path := newMachine(), dbPath(t)
+		mustFill(t, m.journalConfig(path), 20, 5)
+		cfg := m.journalConfig(path)
+		cfg.Paranoid = false
+		j := mustOpen(t, cfg)
+		if statement != "" {
+			if err := j.Execute(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := j.VerifyIntegrity(t.Context()); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", statement, err)
+		}
+	}
+}
+
 // TestDamagedFreePages: no row is on such a page, and the next ones to be written would be.
 func TestDamagedFreePages(t *testing.T) {
 	m, path := newMachine(), dbPath(t)
