@@ -245,6 +245,39 @@ func TestAnAwaitedEndIsLookedAt(t *testing.T) {
 	}
 }
 
+// The end of a stopped allocation is evaluated again only while its follow-up evaluation waits.
+func TestAnEndThatNobodyAwaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		status string // of the follow-up evaluation; "": it is removed
+		want   []string
+	}{
+		"it waits":      {fleet.EvalPending, []string{fleet.TriggerRetryFailedAlloc, fleet.TriggerDisconnectTimeout}},
+		"it has ended":  {fleet.EvalComplete, nil},
+		"it is removed": {"", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newTestHarness(t)
+			id := w.addReadyNode("n1")
+			w.registerJob(job("shop", fleet.JobTypeService, 1))
+			ids := w.placeAllocs("shop", id, 1)
+			w.reportStatus(id, fleet.ClientRunning, ids...)
+			stopped := w.allocsWithStatus(fleet.ClientRunning, ids...)
+			stopped[0].DesiredStatus, stopped[0].FollowupEvalID = fleet.DesiredStop, fleet.EvalID(w.nextTestID("eval"))
+			w.updateAllocs(stopped...)
+			w.mustApply(state.Evals{Evals: w.completedEvals("shop"), Now: w.nowNanos()})
+			if c.status != "" {
+				w.mustApply(state.Evals{Now: w.nowNanos(), Evals: []fleet.Evaluation{{
+					ID: stopped[0].FollowupEvalID, Namespace: fleet.DefaultNamespace, JobID: "shop", Status: c.status,
+					TriggeredBy: fleet.TriggerDisconnectTimeout, WaitUntil: w.now.Add(10 * time.Minute),
+				}}})
+			}
+			w.reportStatus(id, fleet.ClientComplete, ids...)
+			w.wantStatus(ids[0], fleet.ClientComplete, fleet.ClientComplete)
+			w.wantEvals("shop", c.want...)
+		})
+	}
+}
+
 func TestReceived(t *testing.T) {
 	w := newTestHarness(t)
 	id := w.addReadyNode("n1")
