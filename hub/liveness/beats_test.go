@@ -68,6 +68,24 @@ func TestBeatWhileTheDeadlineIsCommitted(t *testing.T) {
 	}
 }
 
+// A commit that takes long is no suspension of the hub: no deadline starts again.
+func TestSlowCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		c.mustConnect("m", "")
+		epoch := c.mustConnect("n", "")
+		r := &refusing{cluster: c, missed: func() { time.Sleep(12 * time.Second) }}
+		l := liveness.New(liveness.Config{Policy: policy, State: c.Store, Apply: r, Hubs: func() int { return 1 }})
+		defer runInBackground(t, l.Lead)()
+		time.Sleep(5 * time.Second)
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: epoch, TTL: 10 * time.Second})
+		time.Sleep(21 * time.Second) // the commit for m began at 15 s; the deadline of n was at 20 s
+		c.expectStatuses("m=ready n=ready")
+		time.Sleep(3 * time.Second)
+		c.expectStatuses("m=down n=down")
+	})
+}
+
 // A beat that overtakes its session's entry keeps its deadline, though the state still shows
 // the node as down.
 func TestBeatBeforeItsSessionIsApplied(t *testing.T) {
