@@ -41,6 +41,7 @@ type cluster struct {
 	beats            []syncproto.Heartbeat
 	received         []fleet.Index
 	holdings         []fleet.AllocID
+	moreHoldings     []bool // More of each Holdings
 	// refuse may return the answer to a Hello instead of Accept.
 	refuse func(h syncproto.Hello) *syncproto.Refused
 	// upTo bounds the rows that one Updates may apply; 0: all.
@@ -73,13 +74,15 @@ type clusterSnapshot struct {
 	rows     []fleet.Transition
 	received []fleet.Index
 	holdings []fleet.AllocID
+
+	moreHoldings []bool
 }
 
 func (c *cluster) takeSnapshot() (s clusterSnapshot) {
 	c.withLock(func() {
 		s = clusterSnapshot{
 			slices.Clone(c.hellos), slices.Clone(c.beats), slices.Clone(c.batches), slices.Clone(c.rows),
-			slices.Clone(c.received), slices.Clone(c.holdings),
+			slices.Clone(c.received), slices.Clone(c.holdings), slices.Clone(c.moreHoldings),
 		}
 	})
 	return s
@@ -317,7 +320,9 @@ func (h *hub) handleSessionEvent(now time.Duration, p *syncproto.HubSession, eve
 	case syncproto.EventReceived:
 		c.withLock(func() { c.received = append(c.received, e.Received.Index) })
 	case syncproto.EventHoldings:
-		c.withLock(func() { c.holdings = append(c.holdings, e.Holdings.Allocs...) })
+		c.withLock(func() {
+			c.holdings, c.moreHoldings = append(c.holdings, e.Holdings.Allocs...), append(c.moreHoldings, e.Holdings.More)
+		})
 	}
 	return nil
 }

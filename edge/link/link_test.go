@@ -213,7 +213,7 @@ func TestDesiredIsDeliveredAndHoldingsListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newLinkTest(t)
 		h := w.addHub(hubAddr)
-		w.site.holdings = []fleet.AllocID{"forgotten"}
+		w.site.holdings = append(make([]fleet.AllocID, syncproto.MaxHoldings), "forgotten")
 		w.startLink()
 		w.waitUntil(time.Second, "connect", w.isConnected)
 		h.runInSession(func(p *syncproto.HubSession) []syncproto.Output {
@@ -223,8 +223,12 @@ func TestDesiredIsDeliveredAndHoldingsListed(t *testing.T) {
 			return len(w.cluster.takeSnapshot().received) == 2
 		})
 		w.waitUntil(time.Second, "list holdings", func() bool { return slices.Contains(w.cluster.takeSnapshot().holdings, "forgotten") })
-		if got := w.cluster.takeSnapshot().received; !slices.Equal(got, []fleet.Index{120, 121}) {
-			t.Errorf("received %v", got)
+		got := w.cluster.takeSnapshot()
+		if !slices.Equal(got.received, []fleet.Index{120, 121}) {
+			t.Errorf("received %v", got.received)
+		}
+		if !slices.Equal(got.moreHoldings[:2], []bool{true, false}) {
+			t.Errorf("more holdings follow: %v", got.moreHoldings)
 		}
 	})
 }

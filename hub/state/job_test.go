@@ -76,6 +76,17 @@ func TestJobBodyKeptForAllocations(t *testing.T) {
 	}
 }
 
+func TestJobStableRefused(t *testing.T) {
+	w := newTestHarness(t)
+	w.mustRefuse(fleet.CodeNotFound, state.JobStable{Namespace: fleet.DefaultNamespace, ID: "shop", Stable: true, Now: w.nowNanos()})
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	w.mustRefuse(fleet.CodeNotFound, state.JobStable{Namespace: fleet.DefaultNamespace, ID: "shop", Version: 1, Stable: true, Now: w.nowNanos()})
+	w.mustApply(state.JobStable{Namespace: fleet.DefaultNamespace, ID: "shop", Version: 0, Stable: true, Now: w.nowNanos()})
+	if !w.getJob("shop").Stable {
+		t.Error("the version is not stable")
+	}
+}
+
 func TestJobRegisterRefused(t *testing.T) {
 	w := newTestHarness(t)
 	j := job("shop", fleet.JobTypeService, 1)
