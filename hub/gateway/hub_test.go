@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,7 @@ type options struct {
 	sign gateway.Signer // nil: identities are not delivered
 	// local says what policies allow on site; nil: no site codes are delivered.
 	local func(v *state.View, policies []string) []string
+	log   *slog.Logger // nil: nothing is logged
 }
 
 func newHub(tb testing.TB, opts options) *hub {
@@ -119,7 +121,7 @@ func newHub(tb testing.TB, opts options) *hub {
 		Decrypt: func(v *state.Variable) (fleet.VariableItems, error) {
 			return fleet.VariableItems{"k": string(v.Sealed.Data)}, nil
 		},
-		CAs: h.cas.Load,
+		CAs: h.cas.Load, Log: opts.log,
 		Led: func() bool { return !opts.leaderless }, RefuseAfter: time.Second, LeaseFor: opts.lease,
 		Renew: func(context.Context) error {
 			if opts.leaderless {

@@ -1,8 +1,10 @@
 package gateway_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -228,11 +230,30 @@ func TestServicesOfNeighboursAreDelivered(t *testing.T) {
 
 const node9 = fleet.NodeID("99999999-9999-4999-8999-999999999999")
 
+// syncBuffer is a buffer that several goroutines may use.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
 // TestServicesOfNeighboursAreBound: of too many services an edge gets those that were placed first, in requests of bounded
 // size, and none that it could not keep. At a site with too many nodes it gets none.
 func TestServicesOfNeighboursAreBound(t *testing.T) {
 	t.Parallel()
-	n := &neighbourTest{T: t, h: newHub(t, options{}), held: map[string][]byte{}, requests: make(chan string, 64)}
+	var log syncBuffer
+	n := &neighbourTest{T: t, h: newHub(t, options{log: slog.New(slog.NewTextHandler(&log, nil))}), held: map[string][]byte{}, requests: make(chan string, 64)}
 	for _, id := range []fleet.NodeID{node1, node2} {
 		n.h.mustDescribe(id)
 	}
@@ -262,6 +283,9 @@ func TestServicesOfNeighboursAreBound(t *testing.T) {
 	}
 	if want := map[string]int{string(alloc2): syncproto.MaxServices - 1, string(alloc1): 1}; !maps.Equal(count, want) || batches != 4 {
 		t.Errorf("in %d requests the edge gets of each allocation %v services, want %v in 4", batches, count, want)
+	}
+	if text := log.String(); strings.Count(text, "the other edges of the site have more than 256 services") != 1 || strings.Count(text, "services of its neighbours") != 2 {
+		t.Errorf("the hub logs:\n%s", text)
 	}
 	for i := range 63 {
 		n.describeAt(fleet.NodeID(fleet.DeriveUUID("node", fmt.Sprint(i))), "shop-17", "4")
