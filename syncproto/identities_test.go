@@ -25,6 +25,38 @@ func TestIdentitiesGolden(t *testing.T) {
 	}
 }
 
+func TestDeliveredIdentityIsChecked(t *testing.T) {
+	const name = 256 // how many bytes a name may have
+	good := func() *syncproto.DeliveredIdentity {
+		return &syncproto.DeliveredIdentity{Alloc: "a", Task: "t", Name: "n", Token: "token"}
+	}
+	long := func(n int) string { return strings.Repeat("x", n) }
+	for what, c := range map[string]struct {
+		change func(d *syncproto.DeliveredIdentity)
+		bad    bool
+	}{
+		"as it is": {func(*syncproto.DeliveredIdentity) {}, false},
+		"as long as may be": {func(d *syncproto.DeliveredIdentity) {
+			d.Alloc, d.Task, d.Name, d.Token = fleet.AllocID(long(name)), long(name), long(name), long(syncproto.MaxIdentityToken)
+		}, false},
+		"of a service":           {func(d *syncproto.DeliveredIdentity) { d.Task, d.Name = "", "consul-service_web-80" }, false},
+		"without a token":        {func(d *syncproto.DeliveredIdentity) { d.Token = "" }, true},
+		"without an allocation":  {func(d *syncproto.DeliveredIdentity) { d.Alloc = "" }, true},
+		"without a task":         {func(d *syncproto.DeliveredIdentity) { d.Task = "" }, true},
+		"without a name":         {func(d *syncproto.DeliveredIdentity) { d.Name = "" }, true},
+		"too long a token":       {func(d *syncproto.DeliveredIdentity) { d.Token = long(syncproto.MaxIdentityToken + 1) }, true},
+		"too long an allocation": {func(d *syncproto.DeliveredIdentity) { d.Alloc = fleet.AllocID(long(name + 1)) }, true},
+		"too long a task":        {func(d *syncproto.DeliveredIdentity) { d.Task = long(name + 1) }, true},
+		"too long a name":        {func(d *syncproto.DeliveredIdentity) { d.Name = long(name + 1) }, true},
+	} {
+		d := good()
+		c.change(d)
+		if err := d.Check(); (err != nil) != c.bad || err != nil && fleet.CodeOf(err) != fleet.CodeInvalid {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
 // FuzzDecodeIdentities: no bytes make it panic, and what it accepts comes back the same.
 func FuzzDecodeIdentities(f *testing.F) {
 	f.Add([]byte(`[{"Alloc":"a","Task":"t","Name":"n","KeyID":"k","Issued":1}]`))

@@ -498,3 +498,28 @@ func TestStopsWhatTheJournalHasLost(t *testing.T) {
 		}
 	})
 }
+
+// TestUsesVolume: a volume is in use by an allocation that has not ended, of the same namespace.
+func TestUsesVolume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		user := want("a", 0)
+		user.Alloc.Namespace = "red"
+		user.Alloc.Job.TaskGroups[0].Volumes = map[string]fleet.VolumeRequest{"v": {Name: "v", Type: fleet.VolumeHost, Source: "data"}}
+		n.wants["a"] = user
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		uses := func(namespace, name string, want bool) {
+			t.Helper()
+			if got, err := l.UsesVolume(t.Context(), namespace, name); err != nil || got != want {
+				t.Errorf("volume %s of namespace %s is in use: %v, %v", name, namespace, got, err)
+			}
+		}
+		uses("red", "data", true)
+		uses("blue", "data", false)
+		uses("red", "other", false)
+		n.withLock(func() { n.wants["b"] = journal.DesiredAlloc{Alloc: fleet.Alloc{ID: "b", Namespace: "blue"}} })
+		uses("blue", "data", true) // its job is not known yet
+	})
+}

@@ -1,6 +1,7 @@
 package link_test
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -208,6 +209,20 @@ func TestBytesOfAnIdleBeat(t *testing.T) {
 		}
 		if n := w.journal.keepCount(); n > 3 {
 			t.Errorf("%d writes to the disk for an idle link", n)
+		}
+	})
+}
+
+// TestStatusNamesTheHubsThatAreDialed: the status lists the hubs of the last session and the configured ones, before any answers.
+func TestStatusNamesTheHubsThatAreDialed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newLinkTest(t)
+		w.cfg.Hubs = []string{hubAddr}
+		w.journal.mem.Hubs = []string{"10.0.0.7:4647"}
+		w.startLink()
+		time.Sleep(time.Minute)
+		if got := w.link.Status().Hubs; !slices.Equal(got, []string{"10.0.0.7:4647", hubAddr}) {
+			t.Errorf("the status names %v", got)
 		}
 	})
 }

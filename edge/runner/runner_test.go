@@ -1,6 +1,7 @@
 package runner_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"log/slog"
@@ -765,7 +766,17 @@ func TestUpdate(t *testing.T) {
 func TestJournalFailsAndHeals(t *testing.T) {
 	inVirtualTime(t, allocOf(fleet.JobTypeBatch, nil, task("a", map[string]any{"run_for": "1s"})), func(m *machine) {
 		m.journal.failing = 7
-		m.startRunner(m.mustRunner()).mustEnd()
+		var log bytes.Buffer
+		f := m.newFactory()
+		f.Log = slog.New(slog.NewTextHandler(&log, nil))
+		r, err := f.New(m.alloc, m.journal.lastState(), m.journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.startRunner(r).mustEnd()
+		if n := strings.Count(log.String(), "journal write failed"); n != 1 {
+			t.Errorf("7 failures of a write are logged %d times", n)
+		}
 		wantRowLines(t, m.journal,
 			"a Received (pending) -> pending", "a Started (running) -> running", "a Terminated (dead) -> complete",
 		)

@@ -93,4 +93,12 @@ func TestVariablesAreDelivered(t *testing.T) {
 	h.mustApply(state.VariableDelete{Namespace: fleet.DefaultNamespace, Path: job})
 	store(job+"/g/t", "four")
 	next("false " + job + "/g/t:four:false")
+	// An allocation that is to stop reads no further change.
+	h.mustStop(alloc1, "stopped")
+	expect[syncproto.Desired](w, syncproto.StreamDesired)
+	store(job+"/g/t", "five")
+	h.mustPlace(node1, alloc9)
+	other := "nomad/jobs/job-" + fleet.Short(alloc9)
+	store(other, "six")
+	next("false " + other + ":six:false")
 }

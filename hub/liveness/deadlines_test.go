@@ -164,3 +164,20 @@ func TestNewSessionDoesNotInheritADeadline(t *testing.T) {
 		c.expectDown(14*time.Second, 7*time.Second) // found by a sweep within 5 s
 	})
 }
+
+// Without a deadline the hub waits for none.
+func TestNoDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		l := newLiveness(c, nil)
+		defer runInBackground(t, l.Lead)()
+		synctest.Wait()
+		if l.HasDeadline() {
+			t.Error("there is a deadline without a node")
+		}
+		l.RecordHeartbeats(liveness.Heartbeat{Node: "n", Epoch: c.mustConnect("n", ""), TTL: 10 * time.Second})
+		if !l.HasDeadline() {
+			t.Error("there is no deadline after a heartbeat")
+		}
+	})
+}
