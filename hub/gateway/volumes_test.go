@@ -21,7 +21,7 @@ func TestVolumesAreDelivered(t *testing.T) {
 		RequestedCapabilities: []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}},
 	}})
 	d := expect[syncproto.Desired](w, syncproto.StreamDesired)
-	if len(d.Volumes) != 1 || !d.Volumes[0].Pending || d.Volumes[0].Delete || d.Volumes[0].Parameters["mode"] != "0750" || d.Full {
+	if len(d.Volumes) != 1 || d.Volumes[0].Path != "" || !d.Volumes[0].Pending || d.Volumes[0].Delete || d.Volumes[0].Parameters["mode"] != "0750" || d.Full {
 		t.Fatalf("desired %+v", d)
 	}
 	ready := fleet.Transition{Kind: fleet.TransitionVolume, Volume: &fleet.VolumeReport{ID: "v1", State: fleet.VolumeReady, Path: "/data/v1"}}
@@ -42,5 +42,12 @@ func TestVolumesAreDelivered(t *testing.T) {
 	later.sendHeartbeat()
 	if d := expect[syncproto.Desired](later, syncproto.StreamDesired); !d.Full || len(d.Volumes) != 1 || !d.Volumes[0].Delete {
 		t.Fatalf("desired in a later session %+v", d)
+	}
+	h.mustApply(state.VolumeStore{Now: time.Now().UnixNano(), Volume: fleet.Volume{
+		ID: "v2", Name: "shelf", Namespace: "default", NodeID: node1, Registered: true, HostPath: "/srv/shelf",
+		RequestedCapabilities: []fleet.VolumeCapability{{AttachmentMode: fleet.AttachFileSystem, AccessMode: fleet.AccessWriter}},
+	}})
+	if d := expect[syncproto.Desired](later, syncproto.StreamDesired); len(d.Volumes) != 1 || d.Volumes[0].Path != "/srv/shelf" {
+		t.Fatalf("desired %+v", d)
 	}
 }
