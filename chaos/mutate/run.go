@@ -56,7 +56,7 @@ func (c Config) Run(ctx context.Context) ([]Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(c.Work, 0o700); err != nil {
+	if err := os.MkdirAll(c.Work, 0o711); err != nil { // tests run tasks of other users below it
 		return nil, fmt.Errorf("make the work folder: %w", err)
 	}
 	users, err := importersByPackage(ctx, c.Root)
@@ -109,7 +109,7 @@ func (c Config) runMutant(ctx context.Context, m Mutant, users []string) (r Resu
 		r.Took = time.Since(began)
 	}()
 	r = Result{Mutant: m}
-	if err := os.MkdirAll(c.temporaryFolder(), 0o700); err != nil {
+	if err := os.MkdirAll(c.temporaryFolder(), 0o711); err != nil {
 		return r, fmt.Errorf("make the folder of temporary files: %w", err)
 	}
 	overlay, err := c.writeOverlay(m)
