@@ -85,17 +85,18 @@ func (p Absence) lengthenHold(alone time.Duration) Absence {
 // awaySince returns since when the allocation has been away, but not before its edge was last heard of, from when that
 // counts stop_on_client_after: the edge may have been back for a while, and its history was not in.
 func (m *member) awaySince() time.Time {
-	since := awaySince(m.a)
-	if m.heard.After(since) {
+	since, recorded := awaySince(m.a)
+	if m.heard.After(since) || !recorded && !m.heard.IsZero() {
 		return m.heard
 	}
 	return since
 }
 
 // awaySince returns when an allocation became unknown, or lost without being unknown before, by the hub's
-// clock. That is later than the edge lost its link.
-func awaySince(a *fleet.Alloc) time.Time {
-	since := time.Unix(0, a.ModifyTime)
+// clock. That is later than the edge lost its link. recorded is false for one that was told to stop before: that has no
+// record, and since is its last change.
+func awaySince(a *fleet.Alloc) (since time.Time, recorded bool) {
+	since = time.Unix(0, a.ModifyTime)
 	for i := len(a.AllocStates) - 1; i >= 0; i-- {
 		s := a.AllocStates[i]
 		if s.Field != fleet.AllocStateClientStatus || s.Value == "" {
@@ -104,7 +105,7 @@ func awaySince(a *fleet.Alloc) time.Time {
 		if s.Value != fleet.ClientUnknown && s.Value != fleet.ClientLost {
 			break
 		}
-		since = s.Time
+		since, recorded = s.Time, true
 	}
-	return since
+	return since, recorded
 }
