@@ -2,6 +2,7 @@ package journal
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -52,6 +53,17 @@ func readDatabaseFiles(path string) (files databaseFiles) {
 // fileDamage compares the files now with what they were after SQLite's last write, and returns how a file of the open
 // journal was changed from outside; "" if none was.
 func fileDamage(was, now databaseFiles) string {
+	switch {
+	case now.header == nil, bytes.Equal(was.header, now.header):
+	case was.header != nil, !bytes.HasPrefix(now.header, []byte(walMagic)): // it was cut short while SQLite wrote to it
+		return cmp.Or(sizeDamage(was, now), "the database's log was overwritten under the running agent")
+	}
+	return sizeDamage(was, now)
+}
+
+// sizeDamage is fileDamage for files to which SQLite may have written in between. It never deletes, replaces or shortens
+// them in a transaction.
+func sizeDamage(was, now databaseFiles) string {
 	for i, what := range []string{"the database", "the database's log"} {
 		was, now := was.info[i], now.info[i]
 		switch {
@@ -64,13 +76,16 @@ func fileDamage(was, now databaseFiles) string {
 			return fmt.Sprintf("%s was cut short from %d to %d bytes under the running agent", what, was.Size(), now.Size())
 		}
 	}
-	switch {
-	case now.header == nil:
-	case was.header != nil && !bytes.Equal(was.header, now.header),
-		!bytes.HasPrefix(now.header, []byte(walMagic)): // it was cut short while SQLite wrote to it
-		return "the database's log was overwritten under the running agent"
-	}
 	return ""
+}
+
+// noteFilesAfterWrite remembers the files after a write of SQLite. Damage that it finds is kept for the next check.
+func (w *writer) noteFilesAfterWrite() {
+	now := readDatabaseFiles(w.j.cfg.Path)
+	if w.damage == "" && !w.closed {
+		w.damage = sizeDamage(w.j.files, now)
+	}
+	w.j.files = now
 }
 
 // rebuildIfFilesChanged rebuilds the database if its files were deleted, replaced, cut short or overwritten, or if an
@@ -84,10 +99,11 @@ func (w *writer) rebuildIfFilesChanged() {
 	if w.damage == "" {
 		return
 	}
-	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", w.damage)
-	err := w.rebuildDatabase(w.damage)
+	reason := w.damage
+	j.log.Error("the journal's files were changed under the running agent: rebuilding them", "path", j.cfg.Path, "reason", reason)
+	err := w.rebuildDatabase(reason)
 	for isFull(err) && j.cfg.FreeReserve() {
-		err = w.rebuildDatabase(w.damage)
+		err = w.rebuildDatabase(reason)
 	}
 	if err != nil {
 		j.log.Error("the journal's files could not be rebuilt: trying again", "path", j.cfg.Path, "error", err)

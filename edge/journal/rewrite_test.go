@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -237,6 +238,51 @@ func TestRowAfterTruncation(t *testing.T) {
 				t.Errorf("the next start finds %+v and %d databases set aside, want %+v and one", got, len(next.Quarantined()), before)
 			}
 		})
+	}
+}
+
+// A file that is deleted while SQLite commits is missed as well: what is there after the commit is not what has to be there.
+func TestDeletedDuringACommit(t *testing.T) {
+	for _, suffix := range []string{"", "-wal"} {
+		cfg := newMachine().journalConfig(dbPath(t))
+		cfg.CheckpointEvery, cfg.Paranoid = 20*time.Millisecond, false // also how often the files are checked
+		mustFill(t, cfg, 20, 5)
+		var armed atomic.Bool
+		cfg.Step = func(label string) error {
+			if label == journal.StepCommit && armed.CompareAndSwap(true, false) {
+				return os.Remove(cfg.Path + suffix)
+			}
+			return nil
+		}
+		j := mustOpen(t, cfg)
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "a row in the log"})
+		armed.Store(true)
+		mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "it is deleted"})
+		mustWait(t, "the journal to be written anew", func() (bool, string) {
+			return len(j.Quarantined()) == 1, "nothing was quarantined"
+		})
+		mustSay(t, j, "nothing is lost")
+		before := j.Head()
+		mustClose(t, j)
+		next := mustOpen(t, cfg)
+		if got := next.Head(); got.First != 1 || got.Last < before.Last || got.Lost != "" {
+			t.Errorf("%q: the next start finds %+v, want %+v", suffix, got, before)
+		}
+		mustClose(t, next)
+	}
+}
+
+// A log that SQLite ignores, as a loss of power may leave it, is not damage.
+func TestALogOfZerosIsIgnored(t *testing.T) {
+	cfg := newMachine().journalConfig(dbPath(t))
+	mustFill(t, cfg, 20, 5)
+	mustWrite(t, cfg.Path+"-wal", make([]byte, 8192))
+	j := mustOpen(t, cfg)
+	defer mustClose(t, j)
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "goes on"})
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "and on"})
+	if q := j.Quarantined(); len(q) > 0 || j.Head().Last != 22 {
+		t.Errorf("quarantined: %+v, head %+v", q, j.Head())
 	}
 }
 

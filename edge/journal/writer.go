@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"time"
 
 	"skerry/fleet"
@@ -205,7 +206,7 @@ func (w *writer) commitWithRetry(writes []*op) {
 	for isFull(err) && !w.committed && len(taken) > 0 && j.cfg.FreeReserve() {
 		taken, err = w.tryCommit(taken)
 	}
-	j.files = readDatabaseFiles(j.cfg.Path) // before a caller learns that it was written
+	w.noteFilesAfterWrite() // before a caller learns that it was written
 	if isFull(err) && w.committed {
 		err = nil // the rows are durable: a caller with an error would write them again
 	}
@@ -348,7 +349,9 @@ func (w *writer) compactAndCheckpoint() {
 	err := j.cfg.Step(StepCheckpoint)
 	if err == nil {
 		err = j.db.checkpointWAL()
-		j.files.info[0] = readDatabaseFiles(j.cfg.Path).info[0] // the log is as it was
+		if now := readDatabaseFiles(j.cfg.Path).info[0]; now != nil && os.SameFile(j.files.info[0], now) {
+			j.files.info[0] = now // the log is as it was
+		}
 	}
 	if err != nil {
 		j.log.Warn("journal checkpoint failed", "error", err)
