@@ -245,10 +245,13 @@ func (f *followedJob) checkRunning() (bool, error) {
 	return true, f.waitingError("", why...)
 }
 
-// hasNoNode reports whether the job is for every node that suits it, and none does now.
+// hasNoNode reports whether the job is for every node that suits it, and none does now: its evaluation waits for nothing,
+// and no allocation of an older version makes room or waits for its turn.
 func (f *followedJob) hasNoNode() bool {
-	return fleet.RunsEverywhere(f.job.Type) && len(f.placementFailures()) == 0 &&
-		!slices.ContainsFunc(f.allocs, func(a api.AllocStub) bool { return a.JobVersion == f.job.Version })
+	return fleet.RunsEverywhere(f.job.Type) && f.blocked == nil && f.eval.BlockedEval == "" && len(f.eval.FailedTGAllocs) == 0 &&
+		!slices.ContainsFunc(f.allocs, func(a api.AllocStub) bool {
+			return a.JobVersion == f.job.Version || !(&fleet.Alloc{ClientStatus: a.ClientStatus}).ClientTerminal()
+		})
 }
 
 // missingLines says what keeps a group from being complete.

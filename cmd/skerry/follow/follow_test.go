@@ -75,6 +75,25 @@ func TestFollowedWithoutANode(t *testing.T) {
 	}
 }
 
+// TestFollowedBeforeItsTurn follows a job for every node whose newest version is placed when the older one has stopped, or when a
+// node has room: there is something to wait for.
+func TestFollowedBeforeItsTurn(t *testing.T) {
+	older := func(status string) []api.AllocStub {
+		return []api.AllocStub{{TaskGroup: "g", DesiredStatus: fleet.DesiredStop, ClientStatus: status, JobVersion: 1}}
+	}
+	for name, f := range map[string]followedJob{
+		"the older one stops":            {eval: &fleet.Evaluation{}, allocs: older(fleet.ClientRunning)},
+		"the older one is away":          {eval: &fleet.Evaluation{}, allocs: older(fleet.ClientUnknown)},
+		"it waits for room":              {eval: &fleet.Evaluation{}, allocs: older(fleet.ClientComplete), blocked: &fleet.Evaluation{AwaitsRoom: map[string]int{"g": 1}}},
+		"room came, and it is evaluated": {eval: &fleet.Evaluation{BlockedEval: "b"}, allocs: older(fleet.ClientComplete)},
+	} {
+		f.job = &fleet.Job{ID: "j", Type: fleet.JobTypeSysBatch, Version: 2, TaskGroups: []fleet.TaskGroup{{Name: "g", Count: 1}}}
+		if over, err := f.checkRunning(); over || err != nil {
+			t.Errorf("%s: over, %v", name, err)
+		}
+	}
+}
+
 // TestFollowedOverRoom follows a job whose newest evaluation finds no node for some allocations: job run waits on if
 // room is made for them, and ends with an error if no stop makes room.
 func TestFollowedOverRoom(t *testing.T) {
