@@ -192,9 +192,10 @@ func (t *tx) markStoppingUnknown(n *nodeRow, why string, now int64) {
 }
 
 // isStoppingOutOfReach reports whether an allocation was told to stop, has not confirmed that, and is
-// unknown until its node returns: n is away, and its node pool does not have Nomad's rules.
+// unknown until its node returns: n is away, and its node pool does not have Nomad's rules. One of which its
+// edge has never said anything is lost with a down node, so that nothing keeps the records of both.
 func (t *tx) isStoppingOutOfReach(a *fleet.Alloc, n *nodeRow) bool {
-	if !isAway(n.Status) || !a.ServerTerminal() || a.ClientTerminal() {
+	if !isAway(n.Status) || !a.ServerTerminal() || a.ClientTerminal() || n.Status == fleet.NodeDown && a.ReportedStatus == "" {
 		return false
 	}
 	p := t.poolOf(n.NodePool)

@@ -129,3 +129,20 @@ func (w *storeHarness) stopAllocs(ids ...fleet.AllocID) {
 	}
 	w.updateAllocs(stopped...)
 }
+
+// A stopped allocation of which its edge has said nothing does not become unknown when its node is down: an evaluation makes it
+// lost, so that the node can be removed some day.
+func TestStopOfAnAllocThatNobodyHeardOf(t *testing.T) {
+	w := newTestHarness(t)
+	id := w.addReadyNode("n1")
+	w.registerJob(job("shop", fleet.JobTypeService, 1))
+	ids := w.placeAllocs("shop", id, 1)
+	w.stopAllocs(ids...)
+	w.mustApply(state.Evals{Evals: w.completedEvals("shop"), Now: w.nowNanos()})
+	w.missHeartbeats(id)
+	if n := w.getNode(id); n.Status != fleet.NodeDown {
+		t.Fatalf("the node is %s", n.Status)
+	}
+	w.wantStatus(ids[0], fleet.ClientPending, "")
+	w.wantEvals("shop", fleet.TriggerNodeUpdate)
+}
