@@ -84,7 +84,7 @@ func Open(path string, kind Kind) (*Dir, error) {
 		return nil, errors.Join(inUse, lock.Close())
 	}
 	d := &Dir{path: path, kind: kind, lock: lock}
-	d.CheckSpace()
+	d.checkSpace(true)
 	if err := d.checkVersion(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

@@ -70,14 +70,14 @@ func (d *Dir) EndStart() {
 func (d *Dir) ReleaseReserve() bool {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
-	return d.releaseReservePiece(d.Space())
+	return d.releaseReservePiece(d.Space(), !d.started)
 }
 
 // releaseReservePiece makes the reserve file smaller by one piece; false: nothing may be given up, or that failed.
-// reserve is locked.
-func (d *Dir) releaseReservePiece(s Space) bool {
+// Only with forStart it gives up what is kept for starts. reserve is locked.
+func (d *Dir) releaseReservePiece(s Space, forStart bool) bool {
 	piece, kept := max(s.Reserved/reservePieces, 1), int64(0)
-	if d.started {
+	if !forStart {
 		kept = piece * keptPieces
 	}
 	if s.Reserve <= kept {
@@ -88,13 +88,15 @@ func (d *Dir) releaseReservePiece(s Space) bool {
 }
 
 // CheckSpace gives up pieces of the reserve while the disk has hardly any room, but no more at once than makes enough
-// room, and fills it again where the disk has enough.
-func (d *Dir) CheckSpace() Space {
+// room, and fills it again where the disk has enough. It leaves what is kept for starts.
+func (d *Dir) CheckSpace() Space { return d.checkSpace(false) }
+
+func (d *Dir) checkSpace(forStart bool) Space {
 	d.reserve.Lock()
 	defer d.reserve.Unlock()
 	s := d.Space()
 	before := s.Reserve
-	for s.Reserved > 0 && s.Free < lowSpace && before-s.Reserve < lowSpace && d.releaseReservePiece(s) {
+	for s.Reserved > 0 && s.Free < lowSpace && before-s.Reserve < lowSpace && d.releaseReservePiece(s, forStart) {
 		s = d.Space()
 	}
 	if missing := s.Reserved - s.Reserve; missing > 0 && s.Free > missing+2*lowSpace {
