@@ -272,6 +272,48 @@ func TestDeletedDuringACommit(t *testing.T) {
 	}
 }
 
+// An acknowledgement that comes while rows are lost counts for those that are left.
+func TestAcknowledgedWhileItIsRebuilt(t *testing.T) {
+	cfg := newMachine().journalConfig(dbPath(t))
+	cfg.CheckpointEvery, cfg.Paranoid = 20*time.Millisecond, false // also how often the files are checked
+	mustFill(t, cfg, 20, 5)
+	inTheWay := cfg.Path + ".build" // the first rebuild fails, with the database closed
+	if err := os.MkdirAll(inTheWay+"/full", 0o700); err != nil {
+		t.Fatal(err)
+	}
+	truncate := func() error { return errors.Join(os.Truncate(cfg.Path+"-wal", 0), os.Truncate(cfg.Path, 0)) }
+	var j *journal.Journal
+	harmed, failed := make(chan struct{}), false // failed is used by the writer only
+	cfg.Step = func(label string) error {
+		switch {
+		case label == journal.StepQuarantine && !failed:
+			failed = true
+			<-harmed
+			_ = truncate() // SQLite removed its log
+			return errors.Join(os.RemoveAll(inTheWay), syscall.EIO)
+		case label == journal.StepSwap:
+			j.Acknowledge(21) // what is in memory is read already
+		}
+		return nil
+	}
+	j = mustOpen(t, cfg)
+	defer func() { mustClose(t, j) }()
+	if _, err := j.Desired(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	mustRecord(t, j, fleet.Transition{Kind: fleet.TransitionAgent, Message: "row 21"})
+	if err := truncate(); err != nil {
+		t.Fatal(err)
+	}
+	close(harmed)
+	mustWait(t, "the journal to be written anew", func() (bool, string) {
+		return len(j.Quarantined()) == 1, "nothing was quarantined"
+	})
+	if h := j.Head(); h.Lost == "" || h.Acknowledged > h.Last || h.Acknowledged < h.First-1 {
+		t.Errorf("head: %+v", h)
+	}
+}
+
 // A log that SQLite ignores, as a loss of power may leave it, is not damage.
 func TestALogOfZerosIsIgnored(t *testing.T) {
 	cfg := newMachine().journalConfig(dbPath(t))
