@@ -1,14 +1,20 @@
 package link
 
 import (
+	"crypto/tls"
+	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"skerry/fleet"
+	"skerry/syncproto"
+	"skerry/syncproto/transport"
+	"skerry/syncproto/transport/transporttest"
 )
 
-// In the package itself: arithmetic rules that are not exported.
+// In the package itself: arithmetic rules that are not exported, and what only a race between dials reaches.
 
 func TestPauseIsExponentialWithFullJitter(t *testing.T) {
 	const limit, draws = time.Minute, 20_000
@@ -202,4 +208,42 @@ func TestHeadStart(t *testing.T) {
 			t.Errorf("after an answer within %s the head start is %s, want %s", answer, got, want)
 		}
 	}
+}
+
+// TestLaterConnectionsAreClosed: the connection of a dial that is done after another one is closed, and counted.
+func TestLaterConnectionsAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, ca := transporttest.New(t, time.Millisecond), transporttest.NewCA(t)
+		server := ca.Server(t, "hub:h")
+		hub, err := transport.New(transport.Config{Conn: n.Listen(t, "10.0.0.1:4647"), TLS: func([]string) (*tls.Config, error) { return server, nil }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		edge, err := transport.New(transport.Config{Conn: n.Path(t, "10.1.0.1", 7).Socket()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := edge.Dial(t.Context(), transport.DialConfig{Addr: hub.Addr(), ALPN: syncproto.ALPNEdge, TLS: ca.Client(t, "edge:e")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		events := make(chan dialEvent, 3)
+		events <- dialEvent{heard: true}
+		events <- dialEvent{dialResult: dialResult{hub: "h", err: errors.New("no answer")}}
+		events <- dialEvent{dialResult: dialResult{hub: "h", conn: conn}}
+		close(events)
+		l := &Link{}
+		l.closeConnections(events)
+		select {
+		case <-conn.Done():
+		default:
+			t.Error("the connection is open")
+		}
+		if got := l.tracker.closedTraffic; got.sent == 0 {
+			t.Errorf("its traffic is not counted: %+v", got)
+		}
+		if err := errors.Join(edge.Close(), hub.Close()); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -211,16 +211,11 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 	events := make(chan dialEvent, 2*len(hubs)) // one channel, so that a hub is heard before its dial fails
 	cfg.Heard = func() { events <- dialEvent{heard: true} }
 	var dials sync.WaitGroup
-	defer func() { // closes the connections that lost the race
+	defer func() {
 		cancel()
 		dials.Wait()
 		close(events)
-		for d := range events {
-			if d.conn != nil {
-				l.tracker.addClosedTraffic(connTraffic(d.conn))
-				_ = d.conn.CloseWith(nil) // the socket is closed, or the winner uses it
-			}
-		}
+		l.closeConnections(events)
 	}()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -252,6 +247,16 @@ func (l *Link) dialHubsStaggered(ctx context.Context, e *transport.Endpoint, cfg
 				return "", nil, failed
 			}
 			next.Reset(0) // dial the next hub at once
+		}
+	}
+}
+
+// closeConnections closes the connections of the remaining events: another dial was done before.
+func (l *Link) closeConnections(events <-chan dialEvent) {
+	for d := range events {
+		if d.conn != nil {
+			l.tracker.addClosedTraffic(connTraffic(d.conn))
+			_ = d.conn.CloseWith(nil) // the socket is closed, or the winner uses it
 		}
 	}
 }
