@@ -74,7 +74,7 @@ type Allocs struct {
 	active map[fleet.AllocID]*activeAlloc
 	notes  map[fleet.AllocID]string // why a desired allocation does not run
 	parked map[fleet.AllocID]bool   // held allocations of which nothing runs
-	// runDeliveredAt is when a hub last delivered an allocation to run. It counts as contact with a hub until
+	// runDeliveredAt is when a hub delivered an allocation to run that did not run here. It counts as contact with a hub until
 	// the next answered heartbeat.
 	runDeliveredAt map[fleet.AllocID]time.Time
 	checked        map[fleet.AllocID]bool // allocations whose services are checked
@@ -179,8 +179,11 @@ func (a *Allocs) TriggerReconcile() {
 // (missing), and for a full delivery the unfinished allocations that it does not name (holdings). An end that the hub
 // had acknowledged is recorded again if the hub still names the allocation: the cluster lost it.
 func (a *Allocs) Deliver(ctx context.Context, d syncproto.Desired) (missing []string, holdings []fleet.AllocID, err error) {
+	states := a.cfg.Journal.States()
 	for _, r := range d.Run {
-		a.noteRunDelivered(r.ID)
+		if s, known := states[r.ID]; !known || s.Terminal() {
+			a.noteRunDelivered(r.ID)
+		}
 	}
 	missing, err = a.cfg.Journal.PutDesired(ctx, d)
 	if err != nil {

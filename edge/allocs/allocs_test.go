@@ -266,6 +266,40 @@ func TestStopsWhileABodyIsMissing(t *testing.T) {
 	})
 }
 
+// TestADeliveryIsNoContactForWhatRuns: a hub that an edge hears, and that does not hear the edge, delivers what is wanted. That
+// gives a new allocation its time, and no more to one that runs.
+func TestADeliveryIsNoContactForWhatRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, f := newFakeJournal(), &factory{}
+		n.wants["runs"] = want("runs", time.Minute)
+		n.lastHeartbeat = time.Now()
+		l := mustStartAgent(t, n, f, nil)
+		<-l.Recovered()
+		synctest.Wait()
+		time.Sleep(50 * time.Second)
+		if _, _, err := l.Deliver(t.Context(), syncproto.Desired{Run: []syncproto.DesiredAlloc{{ID: "runs"}, {ID: "new"}}}); err != nil {
+			t.Fatal(err)
+		}
+		n.withLock(func() { n.wants["runs"], n.wants["new"] = want("runs", time.Minute), want("new", time.Minute) })
+		l.TriggerReconcile()
+		for _, c := range []struct {
+			until     time.Duration // after the last heartbeat
+			runs, new string
+		}{
+			{59 * time.Second, fleet.ClientRunning, fleet.ClientRunning},
+			{61 * time.Second, fleet.ClientComplete, fleet.ClientRunning},
+			{109 * time.Second, fleet.ClientComplete, fleet.ClientRunning},
+			{111 * time.Second, fleet.ClientComplete, fleet.ClientComplete},
+		} {
+			time.Sleep(time.Until(n.lastHeartbeat.Add(c.until)))
+			synctest.Wait()
+			if s := n.States(); s["runs"].ClientStatus != c.runs || s["new"].ClientStatus != c.new {
+				t.Errorf("%s after the last heartbeat: %s and %s, want %s and %s", c.until, s["runs"].ClientStatus, s["new"].ClientStatus, c.runs, c.new)
+			}
+		}
+	})
+}
+
 func TestWhoIsOverdueAtBootDoesNotBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, f := newFakeJournal(), &factory{}

@@ -69,8 +69,9 @@ func (s *silenceLimit) updateLimit(most time.Duration) {
 	s.limit = most
 }
 
-// noteRunDelivered remembers that a hub has just delivered an allocation to run: its time without a hub starts
-// now, even if the last heartbeat is older.
+// noteRunDelivered remembers that a hub has just delivered an allocation that does not run here: its time without a hub starts
+// now, even if the last heartbeat is older. For one that runs, a delivery is no contact: the hub may not hear this edge, and
+// counts from the last heartbeat that it has heard.
 func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
