@@ -141,7 +141,7 @@ func TestPreemptionPlaces(t *testing.T) {
 		if done.Status != fleet.EvalComplete || c.countByNodeValue(dcOf)["dc1"] != 1 {
 			t.Errorf("%+v, placed %v", done, c.countByNodeValue(dcOf))
 		}
-		c.checkPreemptor("c", evicted)
+		c.checkPreemptor("c", evicted) // PreemptedAllocations of one, PreemptedByAllocation of the others
 		for _, id := range []fleet.JobID{"a", "b"} {
 			waits := false
 			for e := range c.store.View().EvalsByJob(fleet.DefaultNamespace, id) {
