@@ -70,8 +70,7 @@ func (s *silenceLimit) updateLimit(most time.Duration) {
 }
 
 // noteRunDelivered remembers that a hub has just delivered an allocation that does not run here: its time without a hub starts
-// now, even if the last heartbeat is older. For one that runs, a delivery is no contact: the hub may not hear this edge, and
-// counts from the last heartbeat that it has heard.
+// now, even if the last heartbeat is older. For one that runs, a delivery is no contact: the hub may not hear this edge.
 func (a *Allocs) noteRunDelivered(id fleet.AllocID) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
