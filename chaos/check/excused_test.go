@@ -587,6 +587,16 @@ func TestExcused(t *testing.T) {
 			p.endEdgeTask(p.e, p.id)
 			p.commitClientStatus(p.id, fleet.ClientComplete)
 		}},
+		{"a stop by stop_on_client_after that a slow disk makes late, after another heartbeat was answered", stopSoon, func(p *violationHarness) {
+			heal := p.disconnectEdge()
+			p.advanceTime(45 * time.Second)
+			p.journalRow(p.e, fleet.Transition{Kind: fleet.TransitionAlloc, Alloc: p.id, Message: "no hub for 1m0s", StoppedOnEdge: true})
+			p.advanceTime(time.Second)
+			heal()
+			p.advanceTime(40 * time.Second)
+			p.endEdgeTask(p.e, p.id)
+			p.commitClientStatus(p.id, fleet.ClientComplete)
+		}},
 		{"a session that ends as late as it may, and a stop after stop_on_client_after", stopSoon, func(p *violationHarness) {
 			end := p.beginFault("offline", []check.Effect{check.Impairs}, p.e.name)
 			p.e.cut = true

@@ -15,6 +15,9 @@ type stops struct {
 	late    map[TaskKey]bool // tasks whose passed deadline was reported
 	// dialed is when each edge called a hub last that it could reach. A session may begin and end between two looks.
 	dialed map[string]time.Duration
+	// decided is when an edge journaled that stop_on_client_after is over for an allocation. On a slow disk the stop comes much later,
+	// and a heartbeat may have been answered in between.
+	decided map[fleet.AllocID]time.Duration
 }
 
 // stop is a stopped task. It is judged a little later, because its reason may be observed after it.
@@ -35,8 +38,8 @@ type stop struct {
 
 // newStops returns the checker of stopped tasks.
 func newStops() checker {
-	t := &stops{late: map[TaskKey]bool{}, dialed: map[string]time.Duration{}}
-	return checker{state: t, dial: t.recordDial, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
+	t := &stops{late: map[TaskKey]bool{}, dialed: map[string]time.Duration{}, decided: map[fleet.AllocID]time.Duration{}}
+	return checker{state: t, dial: t.recordDial, edge: t.recordDecisions, task: t.recordTaskStop, tick: t.judgeDueStops, finish: t.judgeAllStops}
 }
 
 // recordDial records that an edge calls a hub, unless its link is cut.
@@ -46,12 +49,22 @@ func (t *stops) recordDial(s *runContext, d *Dial) {
 	}
 }
 
+// recordDecisions records the stops that an edge has decided by itself.
+func (t *stops) recordDecisions(s *runContext, e *Edge) {
+	for _, row := range e.Rows {
+		if row.StoppedOnEdge {
+			t.decided[row.Alloc] = s.now
+		}
+	}
+}
+
 // recordTaskStop records a task that its agent stopped, with the state of its machine at that time. It ignores
 // stops while hubs are rewound: the decision for them may be lost.
 func (t *stops) recordTaskStop(s *runContext, o *Task) {
 	key := TaskKey{o.Alloc, o.Task}
 	if o.What == TaskStarted {
 		delete(t.late, key)
+		delete(t.decided, o.Alloc)
 	}
 	if o.What != TaskStopped || s.faults.isRewindActive() {
 		return
@@ -62,6 +75,9 @@ func (t *stops) recordTaskStop(s *runContext, o *Task) {
 		took = f.killTimeout(key.Task)
 	}
 	took += s.limits.Slack
+	if at, ok := t.decided[o.Alloc]; ok {
+		took = max(took, s.now-at+s.limits.Slack)
+	}
 	began, killed := m.killedSince(s.now, took)
 	kills := 0
 	if killed {
