@@ -21,7 +21,7 @@ func (a agent) addKeptCopies(one *local.Alloc, of *fleet.Alloc) {
 	if a.e.cfg.KeptTemplates != nil {
 		one.Templates = a.e.cfg.KeptTemplates(a.e.dir.File(tasksDir, string(of.ID)), of.Group())
 	}
-	if ended := (fleet.Alloc{ClientStatus: one.ClientStatus}); !ended.ClientTerminal() {
+	if !fleet.IsClientTerminal(one.ClientStatus) {
 		one.Variables = a.e.variables.Kept(of.Namespace, of.VariablePaths(""))
 	}
 }

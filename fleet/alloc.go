@@ -257,8 +257,11 @@ type TaskEvent struct {
 }
 
 // ClientTerminal reports whether the allocation has ended on its edge, or is lost.
-func (a *Alloc) ClientTerminal() bool {
-	switch a.ClientStatus {
+func (a *Alloc) ClientTerminal() bool { return IsClientTerminal(a.ClientStatus) }
+
+// IsClientTerminal reports whether a client status is that of an allocation that has ended on its edge, or is lost.
+func IsClientTerminal(status string) bool {
+	switch status {
 	case ClientComplete, ClientFailed, ClientLost:
 		return true
 	}

@@ -34,7 +34,7 @@ func (m *moveTest) alloc(edge string) (id fleet.AllocID, status, note string) {
 		m.Fatal(err)
 	}
 	for _, a := range s.Allocs {
-		if of := (&fleet.Alloc{ClientStatus: a.ClientStatus}); !of.ClientTerminal() && a.Desired == fleet.DesiredRun {
+		if !fleet.IsClientTerminal(a.ClientStatus) && a.Desired == fleet.DesiredRun {
 			return a.ID, a.ClientStatus, a.Note
 		}
 	}

@@ -58,7 +58,7 @@ func (w *onSiteTest) allocsOnEdge() map[fleet.JobID]local.Alloc {
 	}
 	found := map[fleet.JobID]local.Alloc{}
 	for _, a := range s.Allocs {
-		if of := (&fleet.Alloc{ClientStatus: a.ClientStatus}); !of.ClientTerminal() && a.Desired == fleet.DesiredRun {
+		if !fleet.IsClientTerminal(a.ClientStatus) && a.Desired == fleet.DesiredRun {
 			found[a.JobID] = a
 		}
 	}

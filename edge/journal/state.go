@@ -31,10 +31,7 @@ type State struct {
 }
 
 // Terminal reports whether the allocation has ended on this edge.
-func (s State) Terminal() bool {
-	a := fleet.Alloc{ClientStatus: s.ClientStatus}
-	return a.ClientTerminal()
-}
+func (s State) Terminal() bool { return fleet.IsClientTerminal(s.ClientStatus) }
 
 // applyTransition returns the state after one more transition. It does not change s.
 func (s State) applyTransition(t fleet.Transition) State {

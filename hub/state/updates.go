@@ -195,8 +195,7 @@ func (t *tx) applyRows(n *nodeRow, f freshRows, w *pendingEvals) {
 // forgetEndedOrphan removes an allocation that the cluster does not know from the node's orphans, once its
 // edge reports that it has ended.
 func (t *tx) forgetEndedOrphan(n *nodeRow, tr *fleet.Transition) {
-	reported := fleet.Alloc{ClientStatus: tr.ClientStatus}
-	if i := slices.Index(n.Orphans, tr.Alloc); i >= 0 && reported.ClientTerminal() {
+	if i := slices.Index(n.Orphans, tr.Alloc); i >= 0 && fleet.IsClientTerminal(tr.ClientStatus) {
 		n.Orphans = slices.Delete(slices.Clone(n.Orphans), i, i+1)
 		t.nodeChanged(n)
 	}

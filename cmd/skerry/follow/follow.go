@@ -250,7 +250,7 @@ func (f *followedJob) checkRunning() (bool, error) {
 func (f *followedJob) hasNoNode() bool {
 	return fleet.RunsEverywhere(f.job.Type) && f.blocked == nil && f.eval.BlockedEval == "" && len(f.eval.FailedTGAllocs) == 0 &&
 		!slices.ContainsFunc(f.allocs, func(a api.AllocStub) bool {
-			return a.JobVersion == f.job.Version || !(&fleet.Alloc{ClientStatus: a.ClientStatus}).ClientTerminal()
+			return a.JobVersion == f.job.Version || !fleet.IsClientTerminal(a.ClientStatus)
 		})
 }
 

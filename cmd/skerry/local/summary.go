@@ -120,7 +120,4 @@ func heldSentence(allocs []local.Alloc) string {
 }
 
 // hasEnded reports whether the edge has finished with an allocation.
-func hasEnded(a local.Alloc) bool {
-	of := fleet.Alloc{ClientStatus: a.ClientStatus}
-	return of.ClientTerminal()
-}
+func hasEnded(a local.Alloc) bool { return fleet.IsClientTerminal(a.ClientStatus) }
