@@ -2,7 +2,6 @@ package journal
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -53,12 +52,15 @@ func readDatabaseFiles(path string) (files databaseFiles) {
 // fileDamage compares the files now with what they were after SQLite's last write, and returns how a file of the open
 // journal was changed from outside; "" if none was.
 func fileDamage(was, now databaseFiles) string {
+	if damage := sizeDamage(was, now); damage != "" {
+		return damage
+	}
 	switch {
 	case now.header == nil, bytes.Equal(was.header, now.header):
 	case was.header != nil, !bytes.HasPrefix(now.header, []byte(walMagic)): // it was cut short while SQLite wrote to it
-		return cmp.Or(sizeDamage(was, now), "the database's log was overwritten under the running agent")
+		return "the database's log was overwritten under the running agent"
 	}
-	return sizeDamage(was, now)
+	return ""
 }
 
 // sizeDamage is fileDamage for files to which SQLite may have written in between. It never deletes, replaces or shortens

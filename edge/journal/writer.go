@@ -349,7 +349,7 @@ func (w *writer) compactAndCheckpoint() {
 	err := j.cfg.Step(StepCheckpoint)
 	if err == nil {
 		err = j.db.checkpointWAL()
-		if now := readDatabaseFiles(j.cfg.Path).info[0]; now != nil && os.SameFile(j.files.info[0], now) {
+		if now, err := os.Stat(j.cfg.Path); err == nil && os.SameFile(j.files.info[0], now) {
 			j.files.info[0] = now // the log is as it was
 		}
 	}
